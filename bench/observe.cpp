@@ -57,11 +57,11 @@ neap::task<int> neap::application(Arguments& arguments) {
   if (!co_await log::start({})) co_return 1;
   repeat<interrupt_on>([] { log::interrupt(); });
   repeat<poll_on>([] { log::poll(); });
-  repeat<slept_on>([] { log::slept(IdleState::halt, 1'000, 2'000, {}); });
+  repeat<slept_on>([] { log::slept(IdleState::halt, IdleState::halt, 1'000, 2'000, {}); });
   repeat<cycle_on>([] {
     log::interrupt();
     log::before_sleep();
-    log::slept(IdleState::halt, 1'000, 2'000, {});
+    log::slept(IdleState::halt, IdleState::halt, 1'000, 2'000, {});
   });
   constexpr log::ControlTraffic control{.rx_frames = 1, .rx_bytes = 100};
   repeat<count_control>([&] { log::count_control(control); });

@@ -306,7 +306,7 @@ void EventLoop::note_policy() noexcept {
 // A polling core is never `asleep`, so no sender interrupts it: its next check finds queued work. The log counts the time between two
 // checks as idle if the first check found no work.
 void EventLoop::poll(std::uint64_t now) noexcept {
-  if (found_none_at_tsc_ != 0) log::slept(IdleState::poll, found_none_at_tsc_, now, {});
+  if (found_none_at_tsc_ != 0) log::slept(IdleState::poll, IdleState::poll, found_none_at_tsc_, now, {});
   found_none_at_tsc_ = now;
   if (now >= next_error_check_tsc_) [[unlikely]]
     check_hardware_errors(now);
@@ -393,8 +393,7 @@ bool EventLoop::watch_card() noexcept {
   rcu::end_sleep(*self_);
   self_->counters.asleep_ticks[index].add(until_tsc - from_tsc);
   if (watched != nullptr && how.cause == WakeCause::unknown && watched->changed()) how.cause = WakeCause::memory;
-  how.state = state;
-  log::slept(idle_state_, from_tsc, until_tsc, how);
+  log::slept(idle_state_, state, from_tsc, until_tsc, how);
   return how;
 }
 

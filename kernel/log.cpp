@@ -378,8 +378,8 @@ void before_sleep() noexcept {
     add_to_run(writer.take_requests());
 }
 
-void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept {
-  writer.slept(asked, asleep_tsc, awake_tsc, how);
+void slept(IdleState asked, IdleState state, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept {
+  writer.slept(asked, state, asleep_tsc, awake_tsc, how);
 }
 
 void policy_changed(Settings settings) noexcept { writer.policy_changed(settings); }

@@ -81,8 +81,9 @@ void poll() noexcept;
 /// Makes all written entries readable and adds this core's number of requests to the run's sum. The event loop MUST call it whenever it has
 /// found no work, before it polls or sleeps. Outside a run it only tests one byte.
 void before_sleep() noexcept;
-/// Counts a sleep of this core that has ended. Called by the event loop.
-void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
+/// Counts a sleep of this core that has ended. `asked`: the idle policy. `state`: the C-state that was requested of the CPU, `halt` or `c1`
+/// to `c7`, because `monitor` and `menu` sleep in any of them. Called by the event loop.
+void slept(IdleState asked, IdleState state, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
 /// Called after a policy change on this core: writes a record that ends the present interval, then `settings` with tsc and kind set.
 void policy_changed(Settings settings) noexcept;
 /// The phases of a load. `Mark` entries contain these numbers.

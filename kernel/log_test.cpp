@@ -174,7 +174,7 @@ TEST(Log, NothingIsWrittenOutsideARun) {
   const std::function<void()> write = [&] {
     interrupt();
     poll();
-    slept(IdleState::c1, 1, 2, {});
+    slept(IdleState::c1, IdleState::c1, 1, 2, {});
     policy_changed({.generation = 1});
     before_sleep();
     if (!over) spawn(write);

@@ -263,7 +263,7 @@ void Writer::refill_pending() noexcept {
   if (left || overflow_idle_entries_ != 0) slow_path_tsc_ = 0;  // the fast path does not check for overflow
 }
 
-void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept {
+void Writer::slept(IdleState asked, IdleState state, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept {
   const std::uint64_t ticks = awake_tsc - asleep_tsc;
   if (asked != IdleState::poll) ++sleeps_;
   idle_ticks_ += ticks;
@@ -290,7 +290,7 @@ void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awak
            .vector = how.vector,
            .generation = generation_,
            .tsc_asleep = asleep_tsc,
-           .c_state = static_cast<std::uint8_t>(static_cast<unsigned>(how.state) + 1)});  // 0: an older log, which has no such field
+           .c_state = static_cast<std::uint8_t>(static_cast<unsigned>(state) + 1)});  // 0: an older log, which has no such field
 }
 
 void Writer::policy_changed(Settings settings) noexcept {

@@ -40,7 +40,7 @@ class Writer {
   void count_control(const ControlTraffic& passed) noexcept;
 
   void record(Kind kind) noexcept;
-  void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
+  void slept(IdleState asked, IdleState state, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
   void policy_changed(Settings settings) noexcept;
   void record_configuration() noexcept;
   [[nodiscard]] Marked mark(LoadPhase phase) noexcept;

@@ -82,7 +82,7 @@ TEST_F(LogWriterTest, TheWorkedExampleIsWrittenByteForByte) {
   const RunPlan plan{.run = 3, .idle_records = true, .sample_period_ticks = 1'000'000};
   subject.begin(plan);
   clock.advance(std::chrono::microseconds(20));
-  subject.slept(IdleState::c6, boot_ns + 5'000, boot_ns + 20'000, {.cause = WakeCause::interrupt, .vector = 0x31, .state = IdleState::c6});
+  subject.slept(IdleState::c6, IdleState::c6, boot_ns + 5'000, boot_ns + 20'000, {.cause = WakeCause::interrupt, .vector = 0x31});
   subject.record(Kind::interrupt);
   traffic.rx_descriptors.add(3);
   traffic.rx_frames.add(2);
@@ -152,7 +152,7 @@ TEST_F(BigLogWriterTest, RandomTrafficIsInTheRecordsToTheByte) {
       }
       case 3: {
         const std::uint64_t ticks = random() % 10'000'000'000;
-        subject.slept(IdleState::c1, 5, 5 + ticks, {});
+        subject.slept(IdleState::c1, IdleState::c1, 5, 5 + ticks, {});
         ++passed.idle_entries;
         passed.idle_ticks += ticks;
         break;
@@ -251,9 +251,9 @@ TEST_F(LogWriterTest, APolicyChangeClosesTheIntervalUnderTheOldOne) {
 TEST_F(LogWriterTest, EachSleepIsARecordIfAskedForAndPollingIsNot) {
   for (const bool asked : {false, true}) {
     subject.begin({.idle_records = asked});
-    subject.slept(IdleState::c3, 100, 350, {.cause = WakeCause::timer, .vector = 0xE0, .state = IdleState::c3});
-    subject.slept(IdleState::monitor, 360, 370, {.cause = WakeCause::memory, .state = IdleState::c6});
-    subject.slept(IdleState::poll, 400, 500, {});
+    subject.slept(IdleState::c3, IdleState::c3, 100, 350, {.cause = WakeCause::timer, .vector = 0xE0});
+    subject.slept(IdleState::monitor, IdleState::c6, 360, 370, {.cause = WakeCause::memory});
+    subject.slept(IdleState::poll, IdleState::poll, 400, 500, {});
     subject.record(Kind::interrupt);
     const auto entries = ended();
     ASSERT_EQ(entries.size(), asked ? 7U : 5U);
@@ -284,7 +284,7 @@ TEST_F(LogWriterTest, AFullLogCountsEntriesThatDoNotFitAndStillEnds) {
     subject.record(Kind::interrupt);
   }
   EXPECT_EQ(ring.extent().unwritten, 1'000U - (128 - 4 - 4));
-  subject.slept(IdleState::c1, 0, 10, {});
+  subject.slept(IdleState::c1, IdleState::c1, 0, 10, {});
   subject.policy_changed({.generation = 2});
   EXPECT_EQ(ring.extent().unwritten, 880U + 2);
   const auto entries = ended();

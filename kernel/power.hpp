@@ -30,12 +30,9 @@ enum class WakeCause : std::uint8_t {
   unknown = 5,     ///< none of the causes above (MWAIT may end at any time)
 };
 
-/// Four bytes, so that it fits a register as a whole.
-struct alignas(4) Sleep {
+struct Sleep {
   WakeCause cause = WakeCause::not_asleep;
   std::uint8_t vector = 0;  ///< the first vector taken, if the cause is `interrupt`, `timer` or `wake_up`
-  /// The C-state that was requested of the CPU: `halt` or `c1` to `c7`. Set by the event loop, because `monitor` sleeps in any of them.
-  IdleState state = IdleState::halt;
 };
 
 /// Counters that can be sampled: bits of `CounterSample::present` and of a log record's flags.

@@ -40,7 +40,7 @@ commands:
   bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
                                          wakeup idle-policies counts linux-log report-page fit tune view
-                                         sweep-kills
+                                         sweep-kills sweep-ssh
   compare [FILE] [--out DIR] [--only PATTERN] [--rounds N] [--cores N]
                                          Neap beside Linux on the model machine: instructions by layer, latency, energy
   sweep STUDY.toml [--out DIR] [--jobs N] [--rigs FILE] [--retry-failed]

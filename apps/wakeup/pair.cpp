@@ -39,14 +39,14 @@ std::uint64_t to_ticks(std::uint64_t ns) noexcept {
   return ns / second_ns * machine::timestamp_hz() + ns % second_ns * machine::timestamp_hz() / second_ns;
 }
 
-/// Sleeps once as an idle core with `idle` would. `monitor` is no C-state: the core sleeps in the one that its setting `monitor_state`
-/// names, and a write to `line` after it was copied ends the sleep. The other states watch no line of ours.
+/// `monitor` is no C-state: the core sleeps in the one that its setting `monitor_state` names.
+IdleState requested_state(IdleState idle) noexcept { return idle == IdleState::monitor ? policy::of(this_core()).monitor_state : idle; }
+
+/// Sleeps once as an idle core with `idle` would. With `monitor`, a write to `line` after it was copied ends the sleep. The other states
+/// watch no line of ours.
 Sleep sleep_as(IdleState idle, WakeWord& word, const WatchedLine& line) noexcept {
-  const bool watches = idle == IdleState::monitor;
-  const IdleState requested = watches ? policy::of(this_core()).monitor_state : idle;
-  Sleep how = machine::sleep(requested, word, watches ? &line : nullptr);
+  const Sleep how = machine::sleep(requested_state(idle), word, idle == IdleState::monitor ? &line : nullptr);
   static_cast<void>(word.take());
-  how.state = requested;
   return how;
 }
 
@@ -108,12 +108,13 @@ void Pair::poll(std::uint64_t deadline_ns) noexcept {
 void Pair::log_sleep() const noexcept {
   const std::uint64_t asleep = asleep_tsc_.load(std::memory_order_relaxed), rung = rung_tsc_.load(std::memory_order_acquire);
   if (asleep == 0) return;
+  const IdleState requested = requested_state(state_);
   if (how_.cause != expected_cause(state_, doorbell_) || rung < asleep || rung > awake_tsc_) {
-    log::slept(state_, asleep, awake_tsc_, how_);
+    log::slept(state_, requested, asleep, awake_tsc_, how_);
     return;
   }
-  log::slept(state_, asleep, rung, {.cause = WakeCause::unknown, .vector = static_cast<std::uint8_t>(doorbell_), .state = how_.state});
-  log::slept(state_, rung, awake_tsc_, how_);
+  log::slept(state_, requested, asleep, rung, {.cause = WakeCause::unknown, .vector = static_cast<std::uint8_t>(doorbell_)});
+  log::slept(state_, requested, rung, awake_tsc_, how_);
 }
 
 // The ringing core waits in HLT. Its wait is part of no measurement, but a core that polls would take power from the other one.

@@ -25,10 +25,12 @@ double window_seconds(std::uint64_t limit) {
                     static_cast<int>(limit >> 17 & 0x1f) - static_cast<int>(time_unit_exponent));
 }
 
-/// PL1 at the thermal design power, on, over one second; PL2 a fifth above it, as firmware sets them (assumed). One second is 2^10 units.
+/// PL1 at the thermal design power, PL2 a fifth above it, over 10 and 3 units (9.8 and 2.9 ms), both on and clamping. The firmware of the
+/// ancestor's E5-2630 v3 had set them so (handong32/cloudlab, folder baremetal_ebbrt/c220g1); of other CPUs it is assumed.
 std::uint64_t power_limit_at_reset(const CpuModel& cpu) {
-  constexpr std::uint64_t one_second = std::uint64_t{10} << 17, clamp = 1 << 16;
-  return power_units(cpu.tdp_w) | limit_enabled | clamp | one_second | (power_units(cpu.tdp_w * 1.2) | limit_enabled) << 32;
+  constexpr std::uint64_t ten_units = 3 << 17 | 1 << 22, three_units = 1 << 17 | 2 << 22;
+  constexpr std::uint64_t on = limit_enabled | 1 << 16;
+  return power_units(cpu.tdp_w) | on | ten_units | (power_units(cpu.tdp_w * 1.2) | on | three_units) << 32;
 }
 
 std::uint64_t power_limit_of(const Package& package) {

@@ -143,6 +143,15 @@ TEST(Package, ThePowerLimitHoldsOverItsWindow) {
   EXPECT_EQ(package.clock(0).ratio(), 40U);
 }
 
+// A limit that software sets keeps firmware's window. Over a longer one no limit takes effect within a short run.
+TEST(Package, FirmwaresPowerLimitsHaveTheWindowsOfTheAncestorsMachine) {
+  Package package(test_model(), 1);
+  const std::uint64_t limits = read(package, 0, 0x610);
+  const auto window_units = [](std::uint64_t limit) { return (1 << (limit >> 17 & 0x1f)) * (4 + (limit >> 22 & 3)) / 4.0; };
+  EXPECT_EQ(window_units(limits), 10.0);
+  EXPECT_EQ(window_units(limits >> 32), 3.0);
+}
+
 TEST(Package, ThePowerLimitCountsTheUncoresClock) {
   Package package(test_model("uncore_dynamic_w_per_v2_ghz = 0", "uncore_dynamic_w_per_v2_ghz = 3"), 1);
   EXPECT_TRUE(write_msr(package, 0, 0x199, 40 << 8));       // 10 + (2 + 3) * 4 + 1 = 31 W

@@ -3,7 +3,7 @@
 //
 //   -icount shift=0,sleep=off -accel tcg,thread=single
 //   -plugin machine.so,model=FILE[,link=SOCKET][,out=FILE][,quantum_ns=N][,stay=on][,lines=on][,seed=N][,stall=A:B][,trace=FILE]
-//     [,profile=FILE][,moves=off][,instructions_max=N][,misplace=OFFSET][,interrupt_us=N]
+//     [,profile=FILE][,moves=off][,instructions_max=N][,pace=host][,misplace=OFFSET][,interrupt_us=N]
 //
 //   model       the CPU's numbers: the flat file that tools/model/cpu_model.py makes
 //   link        the world's socket (link.hpp); without it there is no card on this clock
@@ -18,6 +18,8 @@
 //   moves       off: of the profile, without the moves of cache lines
 //   instructions_max
 //               the run ends with status 6 when the cores have executed more than N instructions; a guest that polls never ends by itself
+//   pace        host: idle time passes as the host's time does, for clients on the host. It needs -icount shift=0,sleep=on, and one
+//               CPU. A run is then not the same twice.
 //   misplace    for tests: this offset of qemu_layout.hpp is 8 bytes too large. A check MUST notice that.
 //   trace       each sleep, wake-up and stall, as text
 //   interrupt_us
@@ -98,7 +100,7 @@ constexpr qemu::Hooks hooks{
 
 struct Words {
   std::string model, link, profile;
-  bool watches_moves = true;
+  bool watches_moves = true, has_hosts_pace = false;
   unsigned interrupt_us = 0;  // 0: not
   Options options;
 };
@@ -149,6 +151,8 @@ Words parse_words(int argc, char** argv) {
     } else if (key == "instructions_max") {
       words.options.instructions_max = std::strtoul(value, &end, 10);
       if (*end != '\0' || words.options.instructions_max == 0) refuse("instructions_max takes a number above 0");
+    } else if (key == "pace") {
+      words.has_hosts_pace = std::strcmp(value, "host") == 0;
     } else if (key == "misplace") {
       misplace(value);
     } else if (key == "seed") {
@@ -158,7 +162,7 @@ Words parse_words(int argc, char** argv) {
       if (!words.options.stall.parse(value)) refuse("stall takes two times in us, 1 to 1000000: MEAN:MAX");
     } else {
       refuse("unknown option " + key +
-             "; accepted: model link instructions_max misplace interrupt_us moves out profile quantum_ns stay lines seed stall trace");
+             "; accepted: model link instructions_max misplace interrupt_us moves out pace profile quantum_ns stay lines seed stall trace");
     }
   }
   if (words.options.lines && !words.profile.empty() && words.profile.find('%', words.profile.rfind('/') + 1) == std::string::npos) {
@@ -190,6 +194,8 @@ int qemu_plugin_install(std::uint64_t plugin, const PluginInfo* info, int argc, 
   if (!words.link.empty()) {
     if (const char* const why = link.connect(words.link.c_str())) refuse(why);
   }
+  if (words.has_hosts_pace && cores > 1) refuse("pace=host is for one CPU");
+  if (words.has_hosts_pace) qemu::leave_idle_time_to_qemu();
   machine = new Machine(model, cores, words.options, link);
   qemu_plugin_register_vcpu_init_cb(
       plugin,

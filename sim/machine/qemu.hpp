@@ -95,6 +95,9 @@ void clear_timer();
 /// Sends the card's message of vector `number`.
 void notify_card_vector(unsigned number);
 
+/// From now on idle time is not skipped by the model. With -icount's sleep=on it then passes as the host's time does.
+void leave_idle_time_to_qemu();
+
 /// For tests: from now on another thread interrupts the CPUs' runs again and again, at host times about `mean_us` apart.
 void interrupt_runs(unsigned mean_us);
 

@@ -40,6 +40,8 @@ std::uint64_t instructions_left_in_block(Cpu* cpu, const void* caller) {
 
 // --- Sleep: everybody's time is skipped --------------------------------------------------------------------------------------------------
 
+bool skips_idle_time = true;
+
 bool any_awake() {
   return std::any_of(cpus.begin(), cpus.begin() + cpu_count, [](Cpu* cpu) { return is_awake(number_of(cpu)); });
 }
@@ -47,6 +49,7 @@ bool any_awake() {
 // All CPUs sleep: time goes to the next timer here and now, until one has work. QEMU would leave that to its main thread, and pay for two
 // changes of threads each time. Returns true if the CPU's halt was ended meanwhile.
 bool skip_idle_time(Cpu* cpu) {
+  if (!skips_idle_time) return false;
   q.bql_lock_impl(__FILE__, __LINE__);
   field<bool>(cpu, offset::running) = false;
   field<std::uint32_t>(cpu, offset::halted) = 1;
@@ -64,6 +67,12 @@ bool skip_idle_time(Cpu* cpu) {
   q.bql_unlock();
   return ended;
 }
+
+}  // namespace
+
+void leave_idle_time_to_qemu() { skips_idle_time = false; }
+
+namespace {
 
 // --- Instructions. Functions that do not return end by longjmp: no destructors in them ---------------------------------------------------
 

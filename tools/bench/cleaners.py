@@ -6,26 +6,18 @@ of what the scripts compute (tools/log/study_cleaners.py). With NEAP_CLEANERS=DI
 themselves run too: rows "script".
 """
 
-import json
-import subprocess
-import sys
 from collections.abc import Sequence
 
-from tools import build, pythons
+from tools import pythons
+from tools.bench import apart
 from tools.bench.rows import Row, aligned
-from tools.errors import Failure
 
-SECONDS = 1800
 PPM_MAX = 1000.0
 
 
 def rows() -> list[Row]:
-    python = sys.executable if pythons.has_log_packages() else str(pythons.log_environment() / "python")
-    command = [python, "-m", "tools.log.study_cleaners"]
-    done = subprocess.run(command, cwd=build.REPOSITORY, capture_output=True, text=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise Failure(f"the check of the cleaners failed: {(done.stderr.strip().splitlines() or ['without a word'])[-1]}")
-    return [_row(each) for each in json.loads(done.stdout)]
+    found = apart.measured(pythons.log_environment(), "tools.log.study_cleaners", "the cleaners of the published studies")
+    return [_row(each) for each in found]
 
 
 def _row(each: dict) -> Row:

@@ -19,10 +19,11 @@ Result = TypeVar("Result")
 
 
 def prepare(*applications: str) -> None:
-    """Builds the plugin, the world and the images of these applications."""
+    """Builds the plugin, the world and the images of these applications. Linux needs none of them."""
     plugin.library()
     build.build_world()
-    build.build("image", [f"{name}.elf" for name in applications])
+    if applications:
+        build.build("image", [f"{name}.elf" for name in applications])
 
 
 class Countdown:

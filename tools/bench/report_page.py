@@ -5,27 +5,17 @@ The run is synthetic. The first picture shows all records as density. It counts 
 which starts with the navigation. The page then reads all points; from then on axes, colour and spans can be chosen.
 """
 
-import json
-import os
-
-from tools import build, packages, progress, pythons
+from tools import packages, pythons
+from tools.bench import apart
 from tools.bench.rows import Row
-from tools.errors import Failure
-from tools.process import finished
 
-SECONDS_MAX = 1800
 FIRST_PICTURE_MS_MAX = 3000.0
 
 
 def rows() -> list[Row]:
     """The measurement needs numpy, so it runs in the environment for logs."""
     packages.require("browser-tests")
-    python = str(pythons.log_environment() / "python")
-    with progress.step("a page of five million records"):
-        done = finished([python, "-m", "tools.log.measure_page"], SECONDS_MAX, env={**os.environ, "PYTHONPATH": str(build.REPOSITORY)})
-    if done.returncode != 0:
-        raise Failure(f"the page could not be measured: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
-    found = json.loads(done.stdout)
+    found = apart.measured(pythons.log_environment(), "tools.log.measure_page", "a page of five million records")
     return [
         Row(f"log records, on {found['cores']} cores", "records", found["records"]),
         Row("read the log, write the page", "s", found["write_s"]),

@@ -8,20 +8,25 @@ Rates are those of one core. The studies offered 200,000, 400,000 and 600,000 re
 12,500 and 37,500 a core.
 
 Latency is that of one loaded core. Energy is that of a package with all its cores loaded, as in the studies: their energy of an interrupt
-is that of both packages, divided by the interrupts of all cores. Below each grid are the fits of the studies' models (study_models.py). At
-the end they are beside the published ones.
+is that of both packages, divided by the interrupts of all cores. Below each grid are fits of the studies' models, with
+plain residuals (tools/study/open_loop.py). At the end they are beside the published ones.
 """
 
 import dataclasses
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from tools import build
-from tools.bench import modelled, study_models
+from tools.bench import modelled
 from tools.bench.rows import Row, aligned
+from tools.errors import Failure
 from tools.model import experiment, linux, results
+from tools.study import least_squares, open_loop
+from tools.study.open_loop import Fit, Options, Unfit
 from tools.study.published import CORES, TABLE_6_1
 
 MODEL = "e5-2690"
@@ -36,6 +41,7 @@ CONNECTIONS = 64
 # cables, of 7 us each in place of 1 us.
 NETWORK = ("--network", "delay_ns=7000")
 PHI_RANGE = (0.9, 1.1)
+OPTIONS = Options(relative=False, replicates=0)
 
 # The studies' list of intervals begins at 50 us, and a run whose p99 was above their limit was left out (handong32/intlog, scripts/mcd). So
 # is it in the fits.
@@ -143,31 +149,42 @@ def run_cell(system: experiment.System, cell: Cell) -> Cell:
     return dataclasses.replace(cell, figures={**result.row(), "failed": result.world["failed"]})
 
 
-def _points(cells: Sequence[Cell]) -> list[study_models.Point]:
-    return [
-        study_models.Point(
-            ghz=cell.ratio / 10,
-            itr_us=cell.itr_us,
-            latency_us=cell.figures["p99_us"],
-            watts=cell.figures["watts"],
-            interrupt_j=cell.figures["joules"] / max(1.0, cell.figures["interrupts"]),
-        )
-        for cell in cells
-    ]
+def _points(cells: Sequence[Cell], value: Callable[[Cell], float]) -> open_loop.Points:
+    columns = ([cell.itr_us for cell in cells], [cell.ratio / 10 for cell in cells], [value(cell) for cell in cells])
+    return open_loop.points(*(np.array(column, float) for column in columns))
+
+
+def _fit(found: Fit | Unfit) -> Fit:
+    if isinstance(found, Unfit):
+        raise Failure(f"{found.model} is not determined by the cells: {found.reason}")
+    return found
+
+
+def _latency(cells: Sequence[Cell]) -> tuple[Fit, float]:
+    """Returns the fit, and the root of the mean squared difference in us."""
+    fit = _fit(open_loop.fit_latency(_points(cells, lambda cell: cell.figures["p99_us"]), OPTIONS))
+    return fit, float(np.sqrt(np.mean(fit.solution.residuals**2)))
+
+
+def _energy(cells: Sequence[Cell], phi: float) -> tuple[float, float]:
+    """Returns log gamma and b of model 6.4. `./neap fit` wants three frequencies for it; modelled runs have no noise, so two are enough."""
+    given = _points(cells, lambda cell: cell.figures["joules"] / max(1.0, cell.figures["interrupts"]) / (phi * cell.itr_us))
+    columns = np.stack([np.ones(len(given.ghz)), np.log(given.ghz)], axis=1)
+    found = least_squares.solve_linear(columns, np.log(given.value), given.of, relative=False, replicates=0, seed=0)
+    return float(found.values[0]), float(found.values[1])
 
 
 def fitted(cells: Sequence[Cell]) -> dict[str, float]:
     """The fits of one arm's cells: latency by those of one core, energy by those of the package."""
-    grid = _points([cell for cell in cells if cell.cores == 1])
-    package = _points([cell for cell in cells if cell.cores > 1])
-    moderated = [point for point in grid if point.itr_us >= FITTED_ITR_US]
-    latency = study_models.fit_latency([point for point in moderated if point.latency_us <= P99_LIMIT_US])
-    of_all = study_models.fit_latency(grid)
-    energy = study_models.fit_energy(package, latency.phi)
-    power = study_models.fit_power(grid)
+    grid = [cell for cell in cells if cell.cores == 1]
+    moderated = [cell for cell in grid if cell.itr_us >= FITTED_ITR_US]
+    latency, error_us = _latency([cell for cell in moderated if cell.figures["p99_us"] <= P99_LIMIT_US])
+    of_all, error_of_all_us = _latency(grid)
+    energy = _energy([cell for cell in cells if cell.cores > 1], latency["phi"])
+    power = _fit(open_loop.fit_power(_points(grid, lambda cell: cell.figures["watts"]), OPTIONS))
     values = (
-        *(latency.z, latency.a, latency.phi, latency.error_us, of_all.phi, of_all.error_us),
-        *(energy.log_gamma, energy.b, study_models.fit_energy(moderated, latency.phi).b, power.c0, power.c1, power.c2),
+        *(latency["Z"], latency["a"], latency["phi"], error_us, of_all["phi"], error_of_all_us),
+        *(*energy, _energy(moderated, latency["phi"])[1], power["c0"], power["c1"], power["c2"]),
     )
     return dict(zip(FITTED, values, strict=True))
 

@@ -5,15 +5,10 @@ The study is synthetic. The first picture counts when the browser has painted it
 A zoom counts from the choice to the painted picture, which includes the server's answer. Zooms differ in place and size.
 """
 
-import json
-import os
-
-from tools import build, packages, progress, pythons
+from tools import packages, pythons
+from tools.bench import apart
 from tools.bench.rows import Row
-from tools.errors import Failure
-from tools.process import finished
 
-SECONDS_MAX = 1800
 FIRST_PICTURE_MS_MAX = 2000.0
 ZOOM_MS_MAX = 100.0
 
@@ -21,12 +16,7 @@ ZOOM_MS_MAX = 100.0
 def rows() -> list[Row]:
     """The measurement needs DuckDB, so it runs in the environment for studies."""
     packages.require("browser-tests")
-    python = str(pythons.study_environment() / "python")
-    with progress.step("a study of a million runs"):
-        done = finished([python, "-m", "tools.study.view_measure"], SECONDS_MAX, env={**os.environ, "PYTHONPATH": str(build.REPOSITORY)})
-    if done.returncode != 0:
-        raise Failure(f"the page could not be measured: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
-    found = json.loads(done.stdout)
+    found = apart.measured(pythons.study_environment(), "tools.study.view_measure", "a study of a million runs")
     return [
         Row("runs of the study", "runs", found["runs"]),
         Row("size of runs.parquet", "MB", found["parquet_mb"]),

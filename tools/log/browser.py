@@ -5,11 +5,14 @@ The browser is driven through two pipes by the DevTools protocol: each message i
 what the page has drawn in real time, press keys, and read the page's own data.
 """
 
+import argparse
 import base64
 import json
 import os
 import select
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,22 @@ CHROMIUM += "--disable-component-update --disable-sync --disable-dev-shm-usage -
 SECONDS_MAX = 180.0
 POLL_SECONDS = 0.05
 MESSAGE_BYTES_MAX = 1 << 30
+# Resolves with the milliseconds from the begin of {} until the browser has painted.
+TIMED = (
+    "(async () => {{ const begin = performance.now(); {}; "
+    "await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))); return performance.now() - begin; }})()"
+)
+
+
+def print_measurement(measure: Callable[[Path], dict]) -> None:
+    """The program of a module that measures a page: prints the JSON of `measure` in a folder, which `--keep DIR` keeps."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--keep", type=Path, metavar="DIR")
+    keep = parser.parse_args().keep
+    with tempfile.TemporaryDirectory(prefix="neap-page-") as scratch:
+        if keep:
+            keep.mkdir(parents=True, exist_ok=True)
+        print(json.dumps(measure(keep or Path(scratch))))
 
 
 class Browser:

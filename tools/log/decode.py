@@ -6,10 +6,11 @@ A record is an entry of 64 bytes. It may be followed by entries with sampled cou
 value at each record, and whether the value was sampled. The log's header states the layout of the entries (schema.py).
 """
 
+import concurrent.futures
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,8 @@ UNKNOWN_ELSEWHERE = ("rx_descriptors", "tx_descriptors")
 SETTINGS_MAX = 100_000
 # Decoding takes at least this many bytes of memory for each byte of a log.
 MEMORY_FACTOR = 3
+# Cores are read at the same time: most of the time is spent on copies by numpy, which other threads need not wait for.
+THREADS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,13 +67,38 @@ class Counter:
     present: np.ndarray
 
 
+class Counters(Mapping[str, Counter]):
+    """The counters of a core's log. Each is made when it is first asked for: it takes 9 bytes a record, and most readers need few counters.
+    `samples`: for each counter, the indices of records and their values, in the order in which later values replace earlier ones."""
+
+    def __init__(self, records: int, samples: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]):
+        self._records = records
+        self._samples = samples
+        self._made: dict[str, Counter] = {}
+
+    def __getitem__(self, name: str) -> Counter:
+        if name not in self._made:
+            made = Counter(np.zeros(self._records, np.uint64), np.zeros(self._records, bool))
+            for owner, values in self._samples[name]:
+                made.values[owner] = values
+                made.present[owner] = True
+            self._made[name] = made
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._samples)
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+
 @dataclasses.dataclass
 class CoreLog:
     header: Header
     paths: list[Path]
     records: np.ndarray  # for each record its first entry, which has the form "record"
     follows_gap: np.ndarray  # for each record: true if entries are missing before it
-    counters: dict[str, Counter]
+    counters: Mapping[str, Counter]
     anchors: np.ndarray  # entries of the form "anchor"
     anchor_of: np.ndarray  # for each anchor: index of its record
     settings: list[dict]
@@ -177,7 +205,9 @@ def load(places: Sequence[str]) -> RunLog:
     _require_memory(sum(header.entries for files in by_core.values() for header, _ in files) * ENTRY_BYTES)
     load_there = load_results.offered(load_results.beside(places))
     unknown = tuple(name for name in first[0].about.get("unknown", ()) if name in (*UNKNOWN, *UNKNOWN_ELSEWHERE)) if first else ()
-    return RunLog([_load_core(by_core[core]) for core in sorted(by_core)], unknown=unknown, load=load_there)
+    with concurrent.futures.ThreadPoolExecutor(THREADS) as threads:
+        cores = list(threads.map(_load_core, [by_core[core] for core in sorted(by_core)]))
+    return RunLog(cores, unknown=unknown, load=load_there)
 
 
 def _require_memory(log_bytes: int) -> None:
@@ -216,21 +246,33 @@ def _read_entries(path: Path, header: Header) -> np.ndarray:
     return entries
 
 
+def _among(kinds: np.ndarray, chosen: list[int]) -> np.ndarray:
+    """Returns for each entry whether its kind is a chosen one."""
+    table = np.zeros(1 << 8 * kinds.itemsize, bool)
+    table[chosen] = True
+    return table[kinds]
+
+
 def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np.ndarray, gaps: list[tuple[int, int]]) -> CoreLog:
     schema = header.schema
-    kinds = entries["kind"]
-    record_at = np.flatnonzero(np.isin(kinds, schema.kinds_of("record")))
-    records = entries[record_at]
+    kinds = np.ascontiguousarray(entries["kind"])
+
+    def of_kinds(chosen: list[int]) -> np.ndarray:
+        return np.flatnonzero(_among(kinds, chosen))
 
     def of_form(name: str) -> np.ndarray:
-        return np.flatnonzero(np.isin(kinds, schema.kinds_of(name)))
+        return of_kinds(schema.kinds_of(name))
+
+    record_at = of_form("record")
+    # take() copies whole entries; an index copies them field by field, which takes ten times as long.
+    records = entries.take(record_at)
 
     def followers(name: str) -> tuple[np.ndarray, np.ndarray]:
         """Returns the entries of a form, and for each the index of the record before it; -1 if there is none."""
         at = of_form(name)
-        return entries[at].view(dtype(schema.form[name])), np.searchsorted(record_at, at) - 1
+        return entries.take(at).view(dtype(schema.form[name])), np.searchsorted(record_at, at) - 1
 
-    counters = {name: Counter(np.zeros(len(records), np.uint64), np.zeros(len(records), bool)) for name in (*COUNTERS, *schema.flags)}
+    samples: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in (*COUNTERS, *schema.flags)}
     # Older logs have no form for events.
     for form in (form for form in ("sample", "residency", "events") if form in schema.form):
         found, owner = followers(form)
@@ -243,23 +285,22 @@ def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np
             if field is None or field.count:
                 continue
             sampled = (found["flags"] >> bit & 1).astype(bool)
-            counters[name].values[owner[sampled]] = found[name][sampled]
-            counters[name].present[owner[sampled]] = True
+            samples[name].append((owner[sampled], found[name][sampled]))
 
     anchors, anchor_of = followers("anchor")
     follows_gap = np.zeros(len(records), bool)
     after = np.searchsorted(record_at, starts)
     follows_gap[after[after < len(records)]] = True
-    settings_at = np.flatnonzero(np.isin(kinds, schema.change_kinds))
+    settings_at = of_kinds(schema.change_kinds)
     settings = [schema.describe_settings(entries[at].tobytes()) for at in settings_at[:SETTINGS_MAX]]
-    configured_at = np.flatnonzero(np.isin(kinds, schema.configured_kinds))
-    known = np.isin(kinds, [number for number, _ in schema.kinds])
+    configured_at = of_kinds(schema.configured_kinds)
+    known = _among(kinds, [number for number, _ in schema.kinds])
     return CoreLog(
         header=header,
         paths=paths,
         records=records,
         follows_gap=follows_gap,
-        counters=counters,
+        counters=Counters(len(records), samples),
         anchors=anchors[anchor_of >= 0],
         anchor_of=anchor_of[anchor_of >= 0],
         settings=settings,

@@ -4,14 +4,11 @@
 Prints one JSON object. With `--keep DIR` the page and its screenshots stay in DIR.
 """
 
-import argparse
-import json
-import tempfile
 import time
 from pathlib import Path
 
 from tools.log import report, synthetic
-from tools.log.browser import Browser
+from tools.log.browser import TIMED, Browser, print_measurement
 
 CORES = 16
 RECORDS = 5_000_000
@@ -36,9 +33,8 @@ def measure(place: Path) -> dict:
             points_ms.append(float(marks["pointsMs"]))
             if opening == OPENINGS - 1:
                 browser.screenshot(place / "whole.png", whole=False)
-                timed = "(async () => {{ const begin = performance.now(); {}; return performance.now() - begin; }})()"
-                choose_ms = browser.evaluate(timed.format("await choose('y', 'rx_bytes')"))
-                zoom_ms = browser.evaluate(timed.format("state.time = [5, 5.02]; await redraw()"))
+                choose_ms = browser.evaluate(TIMED.format("await choose('y', 'rx_bytes')"))
+                zoom_ms = browser.evaluate(TIMED.format("state.time = [5, 5.02]; await redraw()"))
                 browser.screenshot(place / "zoomed.png", whole=False)
     return {
         **{"cores": CORES, "records": records, "write_s": seconds, "page_mb": size / 1e6},
@@ -46,15 +42,5 @@ def measure(place: Path) -> dict:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--keep", type=Path, metavar="DIR")
-    keep = parser.parse_args().keep
-    with tempfile.TemporaryDirectory(prefix="neap-page-") as scratch:
-        if keep:
-            keep.mkdir(parents=True, exist_ok=True)
-        print(json.dumps(measure(keep or Path(scratch))))
-
-
 if __name__ == "__main__":
-    main()
+    print_measurement(measure)

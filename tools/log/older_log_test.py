@@ -84,6 +84,8 @@ def test_the_configuration_of_an_older_log_has_what_the_log_says(older: Path) ->
 def test_the_study_files_of_an_older_log_are_those_of_the_older_tools(older: Path, tmp_path: Path) -> None:
     wanted = study.Wanted(study_layout.LAYOUTS["log"], study_layout.Setting("8", "0x1800", "135"))
     written, _ = study.write(decode.load([str(older / "log")]), wanted, tmp_path)
+    # The older tools left no file of the packages.
+    written = [path for path in written if ".packages." not in path.name]
     assert [path.name for path in written] == sorted(path.name for path in (older / "expected/study").iterdir())
     for path in written:
         assert path.read_bytes() == (older / "expected/study" / path.name).read_bytes()

@@ -23,7 +23,7 @@ FIRST_CELLS = (200, 70)
 
 def span_of(cores: list[CoreRun]) -> tuple[int, float]:
     """Returns the TSC at which a run's first core begins, and the seconds until its last core ends."""
-    there = [core for core in cores if len(core.records)]
+    there = [core for core in cores if core.count]
     return min((core.begin_tsc for core in there), default=0), summary.span_seconds(cores)
 
 

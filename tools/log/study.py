@@ -73,12 +73,19 @@ def write(run: RunLog, wanted: Wanted, folder: Path, windows: Sequence[LoadWindo
         if layout.other_files:
             for what, text in (("rdtsc", _rdtsc(places, bounds, layout)), ("out", _out(cores, windows))):
                 path = folder / layout.other_files.format(what=what, **parts)
-                with Making(path) as making:
-                    making.write_text(text)
-                written.append(path)
+                written.append(_write_text(path, text))
+        if layout.packages_file and any(core.log.package != core.log.core % PACKAGES for core in cores):
+            text = "".join(f"{core.log.core} {core.log.package}\n" for core in cores)
+            written.append(_write_text(folder / layout.packages_file.format(**parts), text))
     except OSError as error:
         raise Failure(f"cannot write to {folder}: {error.strerror}") from None
     return written, remarks
+
+
+def _write_text(path: Path, text: str) -> Path:
+    with Making(path) as making:
+        making.write_text(text)
+    return path
 
 
 # ---- the settings in the names ----

@@ -58,6 +58,8 @@ class Layout:
     cumulative_states: bool
     heading: bool
     lists: dict[str, tuple[str, ...]]
+    # Lines of a core and its package. No published file; written if the packages do not alternate, which readers assume without it.
+    packages_file: str = ""
 
 
 _DVFS = tuple("0xd00 0xf00 0x1100 0x1200 0x1300 0x1400 0x1500 0x1700 0x1800 0x1900 0x1a00 0x1b00 0x1c00 0x1d00".split())
@@ -100,6 +102,7 @@ LAYOUTS = {
         cumulative_states=True,
         heading=False,
         lists={},
+        packages_file="{application}.log.packages.{repetition}_{setting}",
     ),
 }
 REPETITIONS = 10

@@ -36,16 +36,12 @@ _QPS = r"(?P<qps>\d{1,9})"
 _MESSAGE = r"(?P<message>\d{1,9}_\d{1,9})"
 # Names of files with the rows of a core.
 _NAMES = [
-    re.compile(
-        rf"(?P<stem>linux\.(?P<application>mcd|mcdsilo))\.dmesg\.(?P<i>\d{{1,4}})_(?P<core>\d{{1,3}})_{_SETTING}_(?P<qps>\d{{1,9}})"
-    ),
-    re.compile(
-        rf"(?P<stem>ebbrt)_dmesg\.(?P<i>\d{{1,4}})_(?P<core>\d{{1,3}})_{_SETTING}(?:_(?P<qps>\d{{1,9}}))?_(?P<sleep>c\d[a-z]?)\.csv"
-    ),
-    re.compile(rf"(?P<stem>linux\.node\.server)\.log\.(?P<i>\d{{1,4}})_(?P<core>\d{{1,3}})_{_SETTING}"),
-    re.compile(rf"(?P<stem>linux\.np)\.log\.(?P<i>\d{{1,4}})_(?P<core>\d{{1,3}})_(?P<message>\d{{1,9}}_\d{{1,9}})_{_SETTING}"),
-    re.compile(rf"(?P<stem>ebbrt)\.dmesg\.(?P<i>\d{{1,4}})_(?P<message>\d{{1,9}}_\d{{1,9}})_{_SETTING}(?:\.csv)?"),
-    re.compile(rf"(?P<stem>(?P<application>[A-Za-z0-9_.-]{{1,100}}?)\.log)\.(?P<i>\d{{1,4}})_(?P<core>\d{{1,3}})_{_SETTING}"),
+    re.compile(rf"(?P<stem>linux\.(?P<application>mcd|mcdsilo|flink))\.dmesg\.{_CORE}_{_SETTING}(?:_{_QPS})?"),
+    re.compile(rf"(?P<stem>ebbrt)_dmesg\.{_CORE}_{_SETTING}(?:_{_QPS})?_(?P<sleep>c\d[a-z]?)\.csv"),
+    re.compile(rf"(?P<stem>linux\.node\.server)\.log\.{_CORE}_{_SETTING}"),
+    re.compile(rf"(?P<stem>linux\.np)\.log\.{_CORE}_{_MESSAGE}_{_SETTING}"),
+    re.compile(rf"(?P<stem>ebbrt)\.dmesg\.(?P<i>\d{{1,4}})_{_MESSAGE}_{_SETTING}(?:\.csv)?"),
+    re.compile(rf"(?P<stem>(?P<application>[A-Za-z0-9_.-]{{1,100}}?)\.log)\.{_CORE}_{_SETTING}"),
 ]
 # Figures that the files do not have.
 NOTES = (
@@ -124,7 +120,8 @@ def load(places: Sequence[str]) -> RunLog:
     if not cores:
         raise Failure(f"{shown(places[0])}: no row with data lies within the run's bounds")
     count = max(name.core for name, _ in cores) + 1
-    logs = [_core(name, columns, count) for name, columns in cores]
+    packages = _packages(found[0])
+    logs = [_core(name, columns, count, packages.get(name.core, name.core % PACKAGES)) for name, columns in cores]
     run = RunLog(logs, unknown=UNKNOWN, notes=NOTES + _left_out(by_core, cores), windows=())
     return dataclasses.replace(run, windows=tuple(_windows(found[0], run)))
 
@@ -216,7 +213,18 @@ def _windows(name: Name, run: RunLog) -> list[LoadWindow]:
 # ---- a core ----
 
 
-def _core(name: Name, columns: dict[str, np.ndarray], cores: int) -> CoreLog:
+def _packages(name: Name) -> dict[int, int]:
+    """Returns the package of each core, if the writer left a file of them."""
+    path = name.beside("packages")
+    if path is None:
+        return {}
+    try:
+        return {int(core): int(package) for core, package in _small(path)}
+    except ValueError:
+        raise Failure(f"{shown(path)} has no lines of a core and its package") from None
+
+
+def _core(name: Name, columns: dict[str, np.ndarray], cores: int, package: int) -> CoreLog:
     parsed = schema.parse({})
     sampled = (columns["joules"] > 0) & (columns["instructions"] > 0)
     states = _entries(columns, sampled)
@@ -255,7 +263,7 @@ def _core(name: Name, columns: dict[str, np.ndarray], cores: int) -> CoreLog:
         counters[counter].present[is_row] = sampled & (values > 0)
     empty = {form: np.zeros(0, dtype(parsed.form[form])) for form in ("anchor", "idle")}
     return CoreLog(
-        header=_header(name, len(all_records), cores, parsed, [each for each in COUNTERS if counters[each].present.any()]),
+        header=_header(name, package, len(all_records), cores, parsed, [each for each in COUNTERS if counters[each].present.any()]),
         paths=[name.path],
         records=all_records,
         follows_gap=np.concatenate([[True], np.zeros(len(all_records) - 1, bool)]),
@@ -310,7 +318,7 @@ def _settings(name: Name, tsc: int) -> dict:
     }
 
 
-def _header(name: Name, entries: int, cores: int, parsed: schema.Schema, counters: list[str]) -> Header:
+def _header(name: Name, package: int, entries: int, cores: int, parsed: schema.Schema, counters: list[str]) -> Header:
     part = name.parts
     system = "EbbRT" if part["stem"] == "ebbrt" else "Linux" if (part["stem"] or "").startswith("linux") else "a written log"
     offered = {"offered_rate": int(part["qps"] or 0)} if part.get("qps") else {}
@@ -324,7 +332,7 @@ def _header(name: Name, entries: int, cores: int, parsed: schema.Schema, counter
         **({"system": system.lower()} if system in SYSTEMS.values() else {}),
         "core": name.core,
         "cores": cores,
-        "package": name.core % PACKAGES,
+        "package": package,
         "packages": PACKAGES,
         "cpu": "a CPU that the files do not name",
         "tsc_hz": CLOCK_HZ,

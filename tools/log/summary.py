@@ -168,7 +168,7 @@ def total_or_none(values: list) -> float | int | None:
 
 def span_seconds(cores: list[CoreRun]) -> float:
     """Returns seconds from the time at which the first core's run begins to the time at which the last core's run ends."""
-    if not (there := [core for core in cores if len(core.records)]):
+    if not (there := [core for core in cores if core.count]):
         return 0.0
     return max(0, max(core.end_tsc for core in there) - min(core.begin_tsc for core in there)) / there[0].log.tsc_hz
 

@@ -201,7 +201,9 @@ def test_summary_as_json_is_the_summary(by_hand: Path) -> None:
 def test_a_study_file_has_the_published_columns_and_zero_where_nothing_was_sampled(by_hand: Path) -> None:
     done = neap("log", "csv", str(by_hand), "--study", "8_0x1800_135", "--repetition", "3")
     folder = by_hand / "study"
-    assert done.stdout.splitlines() == [str(folder / f"memcached.log.3_{core}_8_0x1800_135") for core in (0, 1)]
+    names = ["memcached.log.3_0_8_0x1800_135", "memcached.log.3_1_8_0x1800_135", "memcached.log.packages.3_8_0x1800_135"]
+    assert done.stdout.splitlines() == [str(folder / name) for name in names]
+    assert (folder / names[-1]).read_text() == "0 0\n1 0\n"
     rows = [dict(zip(study_layout.LINUX_COLUMNS, map(int, text.split(" ")))) for text in (folder / "memcached.log.3_0_8_0x1800_135").open()]
     names = "i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 joules tsc"
     assert tuple(names.split()) == study_layout.LINUX_COLUMNS

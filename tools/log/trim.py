@@ -40,6 +40,11 @@ class CoreRun:
     started: bool  # the log has the start anchor
     stopped: bool
 
+    @property
+    def count(self) -> int:
+        """The number of records, without a copy of them."""
+        return self.end - self.first
+
     @functools.cached_property
     def records(self) -> np.ndarray:
         """The records from the start record on, with the start record's counts set to 0."""
@@ -53,19 +58,19 @@ class CoreRun:
     @property
     def inside(self) -> np.ndarray:
         """The records that end an interval of the run."""
-        return self.records[1:] if self.started else self.records
+        return self.log.records[self.first + self.started : self.end]
 
     @property
     def tsc(self) -> np.ndarray:
-        return self.records["tsc"]
+        return self.log.records["tsc"][self.first : self.end]
 
     @property
     def begin_tsc(self) -> int:
-        return int(self.tsc[0]) if len(self.records) else 0
+        return int(self.tsc[0]) if self.count else 0
 
     @property
     def end_tsc(self) -> int:
-        return int(self.tsc[-1]) if len(self.records) else 0
+        return int(self.tsc[-1]) if self.count else 0
 
     @property
     def ticks(self) -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tools import build, progress, qemu, run
 from tools.errors import EXIT_FAILURE, Failure, UsageError
-from tools.model import cpu_model, experiment, plugin
+from tools.model import cpu_model, ending, experiment, plugin
 from tools.model.campaign_checks import check
 from tools.model.campaign_plan import CORES, MODEL, Plan, plan
 
@@ -31,8 +31,6 @@ FIRST_SEED = 1
 JOBS = 2
 # A run takes some seconds. A plan limits the instructions of its guest; this limit of the host's time is for a QEMU or a world that hangs.
 RUN_SECONDS = 1800.0
-# The world may say these after QEMU has ended. They depend on the host: sometimes they come too late to be read.
-CONSEQUENCES = ("neap-world: the machine ended", "neap-world: this program was told to end")
 SHOWN_LINES = 30
 PROGRESS_EVERY = 50
 
@@ -91,9 +89,10 @@ def run_plan(drawn: Plan, machine: Machine) -> Outcome:
                 raise
             # The reason is the last line of the world's or of QEMU's messages, if there is one.
             said = [line.partition("| ")[2] for line in failure.details if line.startswith(("card ", "qemu "))]
-            reasons = [line for line in said if line.startswith(("neap-world:", "neap-machine:")) and not line.startswith(CONSEQUENCES)]
             snapshots = plugin.snapshots(out)
-            return Outcome(drawn, [*dict.fromkeys(reasons), str(failure)], snapshots[-1]["digest"] if snapshots else "none", 0, console)
+            return Outcome(
+                drawn, [*dict.fromkeys(ending.messages(said)), str(failure)], snapshots[-1]["digest"] if snapshots else "none", 0, console
+            )
 
 
 def campaign(plans: Sequence[Plan], machine: Machine, jobs: int, report: Callable[[Outcome], None]) -> list[Outcome]:

@@ -18,7 +18,8 @@ from tools import build, machine, progress
 from tools.errors import EXIT_FAILURE, UsageError
 from tools.foreign import shown_lines
 from tools.log.folder import RUN, describe_run, log_files
-from tools.model import cpu_model, linux, plugin, results
+from tools.model import cpu_model, ending, linux, plugin, results
+from tools.process import tail
 
 SERVER = "10.0.0.2"
 SERVER_WORDS = (f"ip={SERVER}/24",)
@@ -30,6 +31,7 @@ TRACE = "trace.txt"
 PROFILE = "profile.txt"
 SEQUENCE = "sequence.json"
 TIME_OUT_SECONDS = 1800.0
+WORLD_END_SECONDS = 20.0
 CORES_MAX = 16
 
 
@@ -294,6 +296,23 @@ class ModelMachine(machine.Machine):
         """An error with the last lines of console, QEMU and world."""
         return self._error(message)
 
+    def written(self) -> list[str]:
+        """The last lines of QEMU and the world."""
+        assert self.directory
+        return [line for name in ("qemu", "card") for line in tail(self.directory / f"{name}.log")]
+
+    def has_result(self) -> bool:
+        """True if the world wrote its result, which it does at the end of a whole run. The machine MUST have ended."""
+        if self._card_process:
+            machine.wait_unreaped(self._card_process, WORLD_END_SECONDS)
+        return (self._out / WORLD_RESULT).is_file()
+
+    def ended_early(self, status: int, where: str) -> machine.MachineError:
+        """Returns the error for a run without a whole result, with the reason. `where`: the load that was under way."""
+        # The world's message may begin with the load.
+        said = ending.reason(status, self.lines, self.written()).removeprefix(f"{where.removeprefix(', in ')}: ")
+        return self.failed(f"the modelled machine ended early{where}: {said or f'status {status}, without a word'}")
+
     def network_words(self) -> list[str]:
         """None: the network is in the world, and the options of the load describe it."""
         return []
@@ -353,9 +372,11 @@ def _wait(vm: ModelMachine, out: Path, loads: Sequence[Load] | None, time_out_se
     except machine.MachineError as error:
         if loads is None:
             raise
-        raise machine.MachineError(f"{error.message}{_under_way(out, loads)}", error.hint, error.details) from None
-    if status != machine.POWER_OFF:
-        raise vm.failed(f"the modelled machine ended early, with status {status}{_under_way(out, loads)}")
+        why = "".join(f": {line}" for line in ending.messages(vm.written())[-1:])
+        raise machine.MachineError(f"{error.message}{_under_way(out, loads)}{why}", error.hint, error.details) from None
+    # Linux powers off after a failure, too.
+    if status != machine.POWER_OFF or not vm.has_result():
+        raise vm.ended_early(status, _under_way(out, loads))
 
 
 def _under_way(out: Path, loads: Sequence[Load] | None) -> str:

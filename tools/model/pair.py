@@ -33,9 +33,10 @@ from tools.bench.netpipe import GUEST_PORT, RESULT
 from tools.bench.rows import aligned
 from tools.errors import Failure, UsageError
 from tools.foreign import parse_json, read_bounded, shown_lines
-from tools.model import cpu_model, layers, linux, linux_profile, plugin, profile
+from tools.model import cpu_model, ending, layers, linux, linux_profile, plugin, profile
 from tools.model.experiment import CORES_MAX, TIME_OUT_SECONDS, WORLD_RESULT, System
 from tools.model.results import RESULT_BYTES_MAX
+from tools.process import tail
 
 RECEIVER, TRANSMITTER = "receiver", "transmitter"
 ADDRESSES = {RECEIVER: "10.0.0.1", TRANSMITTER: "10.0.0.2"}
@@ -55,6 +56,8 @@ NPTCP_RANGES = {"from": (1, 1 << 28), "to": (1, 1 << 28), "repeats": (1, 1_000_0
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
 PROFILE = "profile-%.txt"  # % is the number of the console's line
 LINUX_FINISHED = "linux: NPtcp has finished"
+# The receiver ends soon after the transmitter.
+END_SECONDS = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,6 +240,10 @@ class PairedMachine(machine.Machine):
             self._cpu_model, self._out, link=link, seed=self._wanted.seed, lines=True, profile=self._profile, moved_lines=False
         )
 
+    def failed(self, message: str) -> machine.MachineError:
+        """An error with the last lines of console, QEMU and world."""
+        return self._error(message)
+
     def network_words(self) -> list[str]:
         """None: the network is in the world."""
         return []
@@ -288,22 +295,26 @@ def _run(
         with concurrent.futures.ThreadPoolExecutor(len(machines)) as pool:
             for started in [pool.submit(one.start) for one in machines.values()]:
                 started.result()
-        status = machines[TRANSMITTER].wait_exit(TIME_OUT_SECONDS)
-        if status != (machine.POWER_OFF if system.is_linux else machine.SUCCESS) or not _finished(system, machines[TRANSMITTER].lines):
-            raise Failure(
-                f"NetPIPE ended with status {status}", details=[*machines[TRANSMITTER].lines[-10:], *machines[RECEIVER].lines[-10:]]
-            )
-        if (status := machines[RECEIVER].wait_exit(60)) != machine.POWER_OFF:
-            raise Failure(f"the machine that answers ended with status {status}", details=machines[RECEIVER].lines[-10:])
+        for role in (TRANSMITTER, RECEIVER):
+            _wait(machines[role], role, system, machines[RECEIVER])
         world = _world(out / RECEIVER / WORLD_RESULT, machines[RECEIVER])
         lines = {role: one.lines for role, one in machines.items() if role == TRANSMITTER or not system.is_linux}
     profiles = {role: Profiles(folders[role], system, lines[role], wanted, profiled_sizes) for role in lines if wanted.profile}
     return merge(lines, {role: plugin.snapshots(folder) for role, folder in folders.items()}, world, profiles)
 
 
-def _finished(system: System, lines: Sequence[str]) -> bool:
-    """Linux powers off after a failure, too, so its last line counts."""
-    return not system.is_linux or any(line == LINUX_FINISHED for line in lines)
+def _wait(one: PairedMachine, role: str, system: System, world: PairedMachine) -> None:
+    """Waits for a machine's end. Raises Failure with the reason. `world`: the machine that started the world."""
+    status = one.wait_exit(TIME_OUT_SECONDS if role == TRANSMITTER else END_SECONDS)
+    # The receiver serves until the transmitter leaves. Linux powers off after a failure, too, so the transmitter's last line counts.
+    if role == RECEIVER:
+        good = status == machine.POWER_OFF
+    else:
+        good = status == machine.POWER_OFF and LINUX_FINISHED in one.lines if system.is_linux else status == machine.SUCCESS
+    if not good:
+        logs = [each.directory / name for each, name in ((one, "qemu.log"), (world, "card.log")) if each.directory]
+        said = ending.reason(status, one.lines, [line for log in logs for line in tail(log)])
+        raise one.failed(f"NetPIPE's {role} ended early: {said or f'status {status}, without a word'}")
 
 
 def _world(path: Path, first: PairedMachine) -> dict[str, Any]:

@@ -48,6 +48,7 @@ def options(
     instructions_max: int | None = None,
     profile: Path | None = None,
     moved_lines: bool = True,
+    hosts_pace: bool = False,
     made: Path | None = None,
 ) -> list[str]:
     """QEMU's options beside -accel and -cpu. The model's flat file and the snapshots are in `directory`.
@@ -56,6 +57,7 @@ def options(
     interrupt_us: mean distance of the host's interruptions of QEMU, in us of its time, which MUST NOT change the run.
     instructions_max: QEMU ends with status 6 if all cores together have executed more.
     profile: the file for the window's instructions by address (sim/machine/profile.hpp); without `moved_lines` it has no moves of lines.
+    hosts_pace: idle time of the one core passes as the host's does, so that clients on the host can use it. Two runs then differ.
     made: the compiled plugin, if not this checkout's."""
     flat = directory / f"{cpu.name}.model"
     flat.write_text(cpu.flat())
@@ -80,7 +82,9 @@ def options(
             words.append("moves=off")
     if trace:
         words.append(f"trace={trace}")
-    clock = ["-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm"]
+    if hosts_pace:
+        words.append("pace=host")
+    clock = ["-icount", f"shift=0,sleep={'on' if hosts_pace else 'off'}", "-rtc", "base=2026-01-01,clock=vm"]
     # RDRAND and the seed that QEMU gives to Linux would otherwise come from the host.
     randomness = ["-seed", str(seed)]
     return [*clock, *randomness, *qemu_plugin.option(made or library(), *words)]

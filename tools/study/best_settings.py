@@ -15,7 +15,7 @@ import dataclasses
 
 import numpy as np
 
-from tools.study.fronts import Settings
+from tools.study.fronts import Settings, bounds
 from tools.study.least_squares import interval
 
 SURE = 0.5
@@ -72,9 +72,10 @@ class Chooser:
         self._feasible = by_mean & (self._meets >= sure) if group.has_bands and sure > SURE else by_mean
         self._is_best = np.full(len(group), np.nan)
         if group.has_bands:
-            energies = np.where(met, group.replicates_energy, np.inf)
-            least = np.argmin(energies, axis=1)[np.isfinite(energies.min(axis=1))]
-            self._is_best = np.bincount(least, minlength=len(group)) / len(energies)
+            # The setting with the least energy within a limit is the last member of the front there.
+            within = (members[met[at, members]] for at, members in enumerate(group.replicate_fronts))
+            least = [members[-1] for members in within if len(members)]
+            self._is_best = np.bincount(np.array(least, int), minlength=len(group)) / len(met)
 
     def best(self, default_itr: float | None) -> Best:
         everything = np.ones(len(self._group), bool)
@@ -85,7 +86,9 @@ class Chooser:
         frequencies = np.array([np.nan if value is None else value for value in self._values("frequency_ghz")], float)
         highest = frequencies == np.nanmax(frequencies) if np.isfinite(frequencies).any() else np.zeros(len(frequencies), bool)
         itrs = self._values("itr_us")
-        alone = {itr: self._first(np.array([value == itr for value in itrs]), best) for itr in self._intervals()}
+        # The first setting of each interval in the order of energy.
+        first = {itrs[place]: int(place) for place in order[::-1]}
+        alone = {itr: self._choice(first[itr], best) if itr in first else None for itr in self._intervals()}
         if default_itr is not None:
             alone.setdefault(default_itr, None)
         second = self._choice(int(order[1]), best) if len(order) > 1 else None
@@ -115,9 +118,9 @@ class Chooser:
         return Choice(
             place,
             float(group.latency_us[place]),
-            group.interval(group.replicates_latency, place),
+            bounds(group.latency_bounds, place),
             float(group.energy_uj[place]),
-            group.interval(group.replicates_energy, place),
+            bounds(group.energy_bounds, place),
             float(self._meets[place]),
             float(self._is_best[place]),
             float(group.energy_uj[place] / group.energy_uj[best] - 1),
@@ -130,7 +133,7 @@ class Chooser:
         most = int(group.repeats.max())
         if most < 2 or int(group.repeats.min()) < most:
             return None
-        latency, energy = (group.runs.numbers(name)[np.stack(group.rows)] for name in (group.latency_column, "energy_uj"))
+        latency, energy = (group.runs.numbers(name)[np.stack(group.of.rows())] for name in (group.latency_column, "energy_uj"))
         losses, met = [], []
         for out in range(most):
             kept = np.arange(most) != out

@@ -59,6 +59,30 @@ def test_noise_and_intervals() -> None:
     assert energy.solution.rows == 3 * len(Z_US) * len(ITR_US) * len(GHZ)
 
 
+def test_the_longer_of_interval_and_message() -> None:
+    """Rows of a machine whose interval runs while the message is on its way. Their energy has the same parts."""
+    sizes = {}
+    for number in Z_US:
+        itr, ghz = (axis.ravel() for axis in np.meshgrid((2.0, 10, 20, 50, 100, 200, 400, 800), GHZ))
+        sent, work = LINK.transmission_us(number), Z_US[number] / ghz ** (1 + A)
+        one_way = np.maximum(0.5 * itr, sent + work)
+        sizes[number] = closed_loop.size(number, itr, ghz, one_way, 2 * (15 * (one_way - sent - work) + 4 * sent + 28 * work))
+    times = {number: closed_loop.fit_longer(one, LINK, Options(replicates=20)) for number, one in sizes.items()}
+    for number, one in times.items():
+        assert isinstance(one, Fit), one
+        assert [one[name] for name in ("phi", "Z", "a")] == pytest.approx([0.5, Z_US[number], A], rel=1e-4)
+        additive = closed_loop.fit_times(sizes[number], LINK, NO_INTERVALS)
+        assert isinstance(additive, Unfit) or additive.solution.spread > 100 * one.solution.spread
+    energy = closed_loop.fit_energies(sizes, times, LINK, Options(replicates=20))
+    assert isinstance(energy, Fit) and [energy[name] for name in closed_loop.CF_NAMES] == pytest.approx([15, 4, 28], rel=1e-3)
+
+
+def test_an_interval_that_is_longer_in_all_rows_shows_no_work() -> None:
+    itr, ghz = (axis.ravel() for axis in np.meshgrid((50.0, 100, 200), GHZ))
+    found = closed_loop.fit_longer(closed_loop.size(64, itr, ghz, 0.5 * itr), LINK, NO_INTERVALS)
+    assert isinstance(found, Unfit) and "the interval is longer than the message in all rows" in found.reason
+
+
 def test_coefficients_are_not_negative() -> None:
     """A transmission that gives energy back is not one: CFb stays at 0, and is named."""
     _, energy = fits({number: made(number, (15.0, -3.0, 28.0)) for number in Z_US})

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -43,12 +42,8 @@ def sweep(
     if file is None:
         raise UsageError("sweep needs the file of a study", "./neap sweep tools/study/studies/itr-dvfs.toml")
     study = study_file.read(Path(file))
-    units = plan.units(plan.runs(study))
-    chosen = rigs.read(Path(rigs_file)) if rigs_file else engine.default_rigs(jobs or len(os.sched_getaffinity(0)))
-    if jobs is not None and not 1 <= jobs <= rigs.JOBS_MAX:
-        raise UsageError(f"--jobs takes 1 to {rigs.JOBS_MAX}, not {jobs}")
-    engine.require_rigs(units, chosen)
-    require_machines(study, Path(machines))
+    units = plan.units(study)
+    chosen = rigs_for(study, units, jobs, rigs_file, machines)
     if plan_only:
         print(_listed(units, study))
         return 0
@@ -56,19 +51,27 @@ def sweep(
     begin = time.monotonic()
     folder = StudyFolder(path)
     with only_one(path):
-        found = run_missing(Sweep(study, units, folder), chosen, machines, retry_failed)
+        found = run_missing(Sweep(study, units, folder), chosen, retry_failed)
     took = progress.duration(time.monotonic() - begin)
     failed = [row for row in found if row["status"] == FAILED]
     print(f"{len(found) - len(failed)} runs in {folder.path / 'runs.parquet'}, {len(failed)} failed; this call took {took}")
     for row in failed[:FAILURES_SHOWN]:
-        load = f"{row['load']} at {row['rate_wanted']:g}/s"
-        print(f"failed: {row['run']}: {row['arm']}, {row['settings']}, {load}: {row['failure']}")
+        rate = f" at {row['rate_wanted']:g}/s" if row["rate_wanted"] else ""
+        print(f"failed: {row['run']}: {row['arm']}, {row['settings']}, {row['load']}{rate}: {row['failure']}")
     if failed:
         print("--retry-failed runs them again")
     return EXIT_FAILURE if failed else 0
 
 
-def require_machines(study: Study, machines: Path) -> None:
+def rigs_for(study: Study, units: Sequence[Unit], jobs: int | None, rigs_file: str | None, machines: str) -> list[rigs.Rig]:
+    """Returns the rigs of the command line. Raises UsageError if they cannot run all units."""
+    chosen = rigs.chosen(jobs, rigs_file)
+    engine.require_rigs(units, chosen)
+    _require_machines(study, Path(machines))
+    return chosen
+
+
+def _require_machines(study: Study, machines: Path) -> None:
     """Raises UsageError for a real machine that the machines' file does not have."""
     from tools import boot_machines
 
@@ -202,7 +205,7 @@ class Countdown:
         return sum(left * means.get(arm, other) for arm, left in self._left.items()) / self._workers
 
 
-def run_missing(sweep: Sweep, chosen: Sequence[rigs.Rig], machines: str, retry_failed: bool) -> list[dict[str, Any]]:
+def run_missing(sweep: Sweep, chosen: Sequence[rigs.Rig], retry_failed: bool) -> list[dict[str, Any]]:
     """Runs what the folder lacks. Returns the rows of all runs that have ended. The tables are written also after an interruption."""
     again: list[str] = []
     countdown: Countdown
@@ -213,7 +216,7 @@ def run_missing(sweep: Sweep, chosen: Sequence[rigs.Rig], machines: str, retry_f
         sweep.write_now_and_then()
 
     workers = sum(rig.jobs for rig in chosen)
-    running = engine.Engine(chosen, preparation(sweep, machines), report)
+    running = engine.Engine(chosen, preparation(sweep), report)
     with running.started():
         sweep.begin(running.programs)
         again = list(sweep.failures) if retry_failed else []
@@ -224,6 +227,7 @@ def run_missing(sweep: Sweep, chosen: Sequence[rigs.Rig], machines: str, retry_f
         countdown = Countdown(sweep, pending, workers)
         try:
             if pending:
+                running.reach(pending)
                 runs = sum(len(one.unit.runs) for one in pending)
                 with progress.step(f"{runs} runs by {workers} worker{'s' * (workers > 1)}"):
                     running.run(pending)
@@ -234,17 +238,14 @@ def run_missing(sweep: Sweep, chosen: Sequence[rigs.Rig], machines: str, retry_f
     return found
 
 
-def preparation(sweep: Sweep, machines: str) -> dict[str, Any]:
-    arms = [unit.arm for unit in sweep.units]
-    return {
-        "systems": sorted({arm.system for arm in arms if not arm.machine}),
-        "machines": machines,
-        "arms": {arm.machine: arm.address for arm in arms if arm.machine},
-    }
+def preparation(sweep: Sweep) -> dict[str, Any]:
+    """Returns what workers build."""
+    runs = [run for unit in sweep.units for run in unit.runs]
+    return {"systems": sorted({plan.program_of(run) for run in runs if not run.arm.machine}), "load": any(run.arm.machine for run in runs)}
 
 
 def _listed(units: Sequence[Unit], study: Study) -> str:
     titles = [run.title for unit in units for run in unit.runs]
-    virtual_s = sum((run.load.warm_up_ms + run.load.window_ms_of(run.cores)) / 1e3 for unit in units for run in unit.runs)
+    virtual_s = sum(run.virtual_ms for unit in units for run in unit.runs) / 1e3
     lines = [*titles, f"{study.title}: {len(titles)} runs in {len(units)} boots; {virtual_s:.1f} s of load in all"]
     return "\n".join(lines)

@@ -22,15 +22,13 @@ from tools.log.load_results import LoadWindow
 from tools.log.study_layout import LAYOUTS, Layout, Setting
 from tools.log.study_reader import Name
 from tools.log.trim import trim
-from tools.study import schema
+from tools.study import published_runs, schema
+from tools.study.published_runs import ADAPTIVE_ITR, GHZ_A_RATIO, GOVERNOR
 from tools.study.view_source import Source
 
 FILES_MAX = 2_000_000
 NOTES = study_reader.NOTES
 LATENCIES = {"mean": "mean_us", "p50": "p50_us", "p90": "p90_us", "p95": "p95_us", "p99": "p99_us"}
-# ixgbe takes an interval of 1 us as the request for adaptive moderation, and 0xffff stands for the governor.
-ADAPTIVE_ITR, GOVERNOR = "1", 0xFFFF
-GHZ_A_RATIO = 0.1  # PERF_CTL has the ratio to 100 MHz in bits 15:8
 RAPL_OFF = "135"  # the limit of the studies' CPUs, which is no limit
 
 
@@ -76,23 +74,14 @@ def row_of(place: Path, names: Sequence[Name]) -> dict:
     """Returns the row of one run."""
     part = names[0].parts
     relative = names[0].path.relative_to(place)
-    is_linux = (part["stem"] or "").startswith("linux")
-    ratio = int(part["dvfs"] or "0", 16)
-    is_adaptive = is_linux and part["itr"] == ADAPTIVE_ITR
-    system = "EbbRT" if part["stem"] == "ebbrt" else "Linux" if is_linux else "log"
+    system = "EbbRT" if part["stem"] == "ebbrt" else "Linux" if (part["stem"] or "").startswith("linux") else "log"
     row = {
+        **published_runs.settings(system, part["itr"] or "", part["dvfs"] or "", part["rapl"] or ""),
         "study": place.name,
         "run": hashlib.sha256("\n".join((str(relative.parent), *names[0].key[1:])).encode("utf-8", "surrogateescape")).hexdigest()[:16],
-        "arm": f"{system} dynamic" if is_adaptive or ratio == GOVERNOR else system,
-        "system": system.lower(),
-        "machine": "published",
-        "modelled": False,
         "load": _load_of(part),
-        "repeat": int(part["i"] or 0),
-        "itr_us": None if is_adaptive else float(part["itr"] or 0),
-        "frequency_ghz": None if ratio in (0, GOVERNOR) else round((ratio >> 8) * GHZ_A_RATIO, 3),
+        "repeat": int(part["i"] or 0) + 1,
         "idle": part.get("sleep"),
-        "rapl_w": float(part["rapl"] or 0) or None,
         "rate_wanted": float(part["qps"]) if part.get("qps") else None,
         "log": str(relative),
     }
@@ -167,8 +156,6 @@ def _write_run(source: Source, row: dict, layout: Layout, folder: Path, taken: s
     if windows and windows[-1].offered is not None:
         qps = f"{windows[-1].offered:g}"
     _, remarks = study.write(found.run, study.Wanted(layout, setting, qps, repetition), folder, windows)
-    if not layout.lists and len(found.run.cores) > 1 and len({core.package for core in found.run.cores}) == 1:
-        remarks.append(f"files of the layout {layout.name} do not name packages; readers assume two, so the energy of one counts twice")
     return remarks
 
 

@@ -11,11 +11,12 @@ per request              instructions, LLC misses, interrupts, wake-ups
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 
+from tools.study.repeats import Repeats
 from tools.study.runs_table import Runs
 
 Column = Callable[[str], np.ndarray]
@@ -58,11 +59,15 @@ def added(runs: Runs, latency: str) -> Runs:
     return Runs(table, runs.source)
 
 
-def means(runs: Runs, rows: Sequence[np.ndarray]) -> list[dict[str, float]]:
+def means(runs: Runs, of: Repeats) -> list[dict[str, float]]:
     """For each setting, the mean of each figure over its repeats; a figure is absent if no repeat has it."""
-    columns = {name: runs.numbers(name) for name in TITLES if runs.has(name)}
-    found = []
-    for places in rows:
-        known = {name: values[places][np.isfinite(values[places])] for name, values in columns.items()}
-        found.append({name: float(values.mean()) for name, values in known.items() if len(values)})
+    found: list[dict[str, float]] = [{} for _ in range(len(of))]
+    for name in TITLES:
+        if runs.has(name):
+            values = runs.numbers(name)
+            known = np.isfinite(values)
+            counts = np.bincount(of.setting[known], minlength=len(of))
+            sums = np.bincount(of.setting[known], values[known], len(of))
+            for at in np.flatnonzero(counts).tolist():
+                found[at][name] = float(sums[at] / counts[at])
     return found

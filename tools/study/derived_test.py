@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
 """Derived figures have their definitions, and are absent if a column is."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from tools.study import derived
+from tools.study.repeats import repeats
 from tools.study.runs_table import Runs
 
 ROW = {
@@ -29,7 +31,7 @@ ROW = {
 
 def figures(row: dict) -> dict[str, float]:
     runs = derived.added(Runs(pa.table({name: [value] for name, value in row.items()}), "test"), "p99_us")
-    return derived.means(runs, [[0]])[0]
+    return derived.means(runs, repeats(np.zeros(1)))[0]
 
 
 def test_definitions() -> None:

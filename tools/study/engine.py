@@ -107,7 +107,7 @@ class Engine:
 
     @contextlib.contextmanager
     def started(self) -> Iterator[Engine]:
-        """Starts and prepares all workers: the first one alone, because it builds, then the others."""
+        """Starts and prepares all workers, one after the other, because the first one builds."""
         try:
             for rig in self._rigs:
                 self._workers[rig.name] = self._start(rig)
@@ -136,6 +136,17 @@ class Engine:
             worker.end()
             raise Failure(f"{rig.name} has other versions of: {', '.join(changed)}", "check out the same commit there, and build it")
         return worker
+
+    def reach(self, pending: Sequence[Pending]) -> None:
+        """Asks the real machines of these units for an answer, each by a worker that may run it. Raises Failure for one that is down:
+        its runs would fail one after the other."""
+        addresses = {one.unit.arm.machine: one.unit.arm.address for one in pending if one.unit.arm.machine}
+        for machine, address in addresses.items():
+            rig = next(rig for rig in self._rigs if self._may_run(rig, machine))
+            try:
+                self._workers[rig.name].ask({"reach": {"machine": machine, "address": address}})
+            except Ended:
+                raise Failure(f"the worker of {rig.name} ended before its first run", rig.hint) from None
 
     def run(self, pending: Sequence[Pending]) -> None:
         """Runs all units. Raises Failure if no worker is left for some of them, after the others' runs."""
@@ -248,7 +259,3 @@ def require_rigs(units: Sequence[Unit], rigs: Sequence[Rig]) -> None:
         if not free and machine not in claimed:
             what = f"the machine {machine}" if machine else "the model machine"
             raise UsageError(f"no rig runs {what} of the arm {unit.arm.name}", "add [[rigs]] without machines, or with that one")
-
-
-def default_rigs(jobs: int) -> list[Rig]:
-    return [Rig("here", jobs=jobs)]

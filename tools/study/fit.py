@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from tools.bench.rows import aligned
 from tools.errors import UsageError
@@ -83,7 +84,9 @@ def fit(
         raise UsageError("--json and --csv: one of them")
     runs = runs_table.read(places, where)
     wanted = Wanted(latency, keep_saturated, Link(link_gbps, link_delay_us), Options(not plain_residuals, replicates, seed))
-    found, excluded = fit_groups(runs, by, wanted)
+    # Threads of a second core need more time for these small matrices than they save.
+    with threadpool_limits(1):
+        found, excluded = fit_groups(runs, by, wanted)
     if residuals:
         with Making(Path(residuals)) as making:
             making.write_text(residuals_text(found, wanted))
@@ -116,8 +119,9 @@ def message_sizes(runs: Runs) -> np.ndarray:
     for name in MESSAGE_COLUMNS:
         if runs.has(name):
             return runs.numbers(name)
-    matches = (PING_PONG.match(str(load)) for load in runs.values("load"))
-    return np.array([float(match.group(1)) if match else np.nan for match in matches])
+    codes, loads = runs.coded("load")
+    matches = (PING_PONG.match(str(load)) for load in loads)
+    return np.array([float(match.group(1)) if match else np.nan for match in matches])[codes]
 
 
 def _settled(runs: Runs, column: str, excluded: list[Excluded], *, with_zero: bool) -> Runs:
@@ -175,7 +179,7 @@ def _closed_loop(key: dict[str, Any], runs: Runs, wanted: Wanted) -> GroupFits:
     column = wanted.latency or "p50_us"
     runs.require(column)
     runs = _settled(runs, column, excluded, with_zero=False)
-    sizes, times, rows = {}, {}, {}
+    sizes, rows = {}, {}
     numbers = message_sizes(runs)
     has_energy = runs.has("energy_uj")
     for number in np.unique(numbers).tolist():
@@ -183,11 +187,13 @@ def _closed_loop(key: dict[str, Any], runs: Runs, wanted: Wanted) -> GroupFits:
         part = runs.only(numbers == number)
         energy = part.numbers("energy_uj") if has_energy and np.all(part.numbers("energy_uj") > 0) else None
         sizes[number] = closed_loop.size(number, part.numbers("itr_us"), part.numbers("frequency_ghz"), part.numbers(column), energy)
-        times[number] = closed_loop.fit_times(sizes[number], wanted.link, wanted.options)
-    found: list[tuple[Fit | Unfit, np.ndarray]] = [(times[number], rows[number]) for number in times]
-    used = [number for number, one in times.items() if isinstance(one, Fit) and sizes[number].energy_uj is not None]
-    energies = closed_loop.fit_energies(sizes, times, wanted.link, wanted.options)
-    found.append((energies, np.concatenate([rows[number] for number in used]) if used else np.array([], int)))
+    found: list[tuple[Fit | Unfit, np.ndarray]] = []
+    for fitted in (closed_loop.fit_times, closed_loop.fit_longer):
+        times = {number: fitted(size, wanted.link, wanted.options) for number, size in sizes.items()}
+        found += [(times[number], rows[number]) for number in times]
+        used = [number for number, one in times.items() if isinstance(one, Fit) and sizes[number].energy_uj is not None]
+        energies = closed_loop.fit_energies(sizes, times, wanted.link, wanted.options) if times else Unfit("6.6", "there is no row left")
+        found.append((energies, np.concatenate([rows[number] for number in used]) if used else np.array([], int)))
     return _group(key, runs, found, excluded)
 
 

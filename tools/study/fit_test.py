@@ -124,8 +124,10 @@ def test_ping_pong_rows_have_the_closed_loops_models(tmp_path: Path, capsys: pyt
     place = study(tmp_path / "s", rows + small(LINUX, p50_us=1.0))
     document = json.loads(run(capsys, place, as_json=True, by="arm", link_delay_us=LINK.delay_us))
     models = {group["group"]["arm"]: [one["model"] for one in group["fits"]] for group in document["groups"]}
-    assert models["Neap"] == ["6.5, 64 bytes", "6.5, 8192 bytes", "6.5, 65536 bytes", "6.6"] and "6.3" in models["Linux"]
-    energy = document["groups"][1]["fits"][-1]
+    sizes = ("64 bytes", "8192 bytes", "65536 bytes")
+    assert models["Neap"] == [*(f"6.5, {size}" for size in sizes), "6.6", *(f"longer, {size}" for size in sizes), "6.6, longer"]
+    assert "6.3" in models["Linux"]
+    energy = next(one for one in document["groups"][1]["fits"] if one["model"] == "6.6")
     assert [energy["parameters"][name]["value"] for name in ("CFa", "CFb", "CFc")] == pytest.approx([15, 4, 28], rel=1e-2)
     shown = run(capsys, place, link_delay_us=LINK.delay_us)
     assert "6.6  round trip = 2 (CFa t_wait + CFb t_tx + CFc t_work)" in shown and "6.5, 64 bytes" in shown

@@ -5,7 +5,6 @@ study.toml           the file as it was last swept
 plan.json            hashes of all programs, the commit, and the names of all runs with their titles
 runs/NAME/run.json   one run: `row`, `histogram`, `scheduled`, or `failure`
 runs/NAME/log/       its log, if the study keeps logs
-machines/ARM.json    the machine's list of facts (./neap machine)
 runs.parquet, histograms.parquet     made anew from the runs (tables.py)
 """
 
@@ -26,7 +25,7 @@ from tools.errors import Failure, UsageError
 from tools.foreign import parse_json, read_bounded
 from tools.pxe import checkout_state
 
-STUDY, PLAN, RUNS, RUN, LOG, MACHINES = "study.toml", "plan.json", "runs", "run.json", "log", "machines"
+STUDY, PLAN, RUNS, RUN, LOG = "study.toml", "plan.json", "runs", "run.json", "log"
 TEMPORARY = ".new-"
 REPLACED = ".old-"
 FILE_BYTES_MAX = 64 << 20

@@ -32,7 +32,7 @@ def rows(repeats: int = 5, seed: int = 1, noise: float = 0.02, **changes) -> lis
 
 
 def made(given: list[dict], replicates: int = 200, by: str | None = None, **options) -> list[Settings]:
-    return fronts.groups(Runs(schema.runs_table(given), "test"), by, "p99_us", replicates, 1, **options)[0]
+    return list(fronts.groups(Runs(schema.runs_table(given), "test"), by, "p99_us", replicates, 1, [], **options))
 
 
 def by_definition(latency: np.ndarray, energy: np.ndarray) -> set[int]:
@@ -63,8 +63,22 @@ def test_front_is_that_of_the_definition(seed: int) -> None:
 def test_least_energy() -> None:
     latency, energy = np.array([10.0, 20, 30]), np.array([5.0, 7, 3])
     np.testing.assert_equal(fronts.least_energy(latency, energy, np.array([9.9, 10, 29, 30])), [np.inf, 5, 5, 3])
-    both = fronts.least_energy(np.stack([latency, latency[::-1]]), np.stack([energy, energy]), np.array([10.0]))
-    np.testing.assert_equal(both, [[5], [3]])
+    np.testing.assert_equal(fronts.least_energy(latency[::-1], energy, np.array([10.0, 25])), [3, 3])
+
+
+def test_fronts_of_replicates_are_those_of_all_settings() -> None:
+    group = made(rows(4, noise=0.05))[0]
+    for latency, energy, found in zip(group.replicates_latency, group.replicates_energy, group.replicate_fronts, strict=True):
+        assert set(found.tolist()) == by_definition(latency, energy)
+
+
+@pytest.mark.parametrize("repeats", [4, 30])
+def test_replicates_scatter_as_means_of_repeats_do(repeats: int) -> None:
+    """Of repeats with a scatter of 2 %, and of settings that do not depend on each other."""
+    group = made(rows(repeats, noise=0.02), replicates=2000)[0]
+    spread = group.replicates_energy.std(axis=0) / group.energy_uj
+    assert np.sqrt(np.mean(spread**2)) == pytest.approx(0.02 / np.sqrt(repeats), rel=0.15)
+    assert np.abs(np.corrcoef(group.replicates_energy.T) - np.eye(len(group))).max() < 0.12
 
 
 @pytest.mark.parametrize("repeats", [3, 10])
@@ -81,7 +95,7 @@ def test_bands_contain_the_truth(repeats: int) -> None:
         least = fronts.least_energy(true[:, 0], true[:, 1], front.limits_us)
         inside += [bool(front.low_uj[at] <= least[at] <= front.high_uj[at]) for at in limits]
         for place in range(len(group)):
-            low, high = group.interval(group.replicates_energy, place)
+            low, high = fronts.bounds(group.energy_bounds, place)
             within.append(low <= true[place, 1] <= high)
     assert 0.88 < np.mean(inside) <= 1 and 0.88 < np.mean(within) < 0.995
 
@@ -142,11 +156,9 @@ def test_groups_and_settings() -> None:
 def test_a_setting_with_one_saturated_repeat_is_left_out_whole() -> None:
     given = rows(3, rate_wanted=1e5, rate_reached=1e5)
     given[4]["rate_reached"] = 0.9e5
-    runs = Runs(schema.runs_table(given), "test")
-    found, _ = fronts.groups(runs, None, "p99_us", 0, 1)
+    found = made(given, replicates=0)
     assert len(found[0]) == 19 and [(one.rows, one.reason[:8]) for one in found[0].excluded] == [(3, "a repeat")]
-    kept, _ = fronts.groups(runs, None, "p99_us", 0, 1, keep_saturated=True)
-    assert len(kept[0]) == 20
+    assert len(made(given, replicates=0, keep_saturated=True)[0]) == 20
 
 
 def test_rows_without_latency_or_energy_are_left_out() -> None:
@@ -155,7 +167,7 @@ def test_rows_without_latency_or_energy_are_left_out() -> None:
     group = made(given)[0]
     assert len(group) == 19 and group.excluded[0].rows == 2
     with pytest.raises(Failure, match="the column 'energy_uj' is missing"):
-        fronts.groups(Runs(pa.table({"p99_us": [1.0]}), "test"), None, "p99_us", 0, 1)
+        list(fronts.groups(Runs(pa.table({"p99_us": [1.0]}), "test"), None, "p99_us", 0, 1, []))
 
 
 def test_too_many_replicates_are_refused() -> None:

@@ -2,7 +2,8 @@
 """A worker of a sweep for tests: it invents the figures of a run in no time, from the run's order alone (worker.py has the protocol).
 
 Arguments: a file to which each run appends a line when it begins, the seconds that a run takes, and optionally a text: a run whose words or
-loads contain it fails. `die=TEXT` ends the worker instead.
+loads contain it fails. `die=TEXT` ends the worker instead, and `down` is a real machine that does not answer.
+`rebuilt`: a build replaces the image during the first run, which ends the worker.
 """
 
 import hashlib
@@ -32,15 +33,18 @@ def main(journal: str, seconds: str, failing: str = "") -> None:
     for line in sys.stdin:
         request = json.loads(line)
         if "prepare" in request:
-            programs = {"model": {"QEMU": "invented"}, **{system: {f"{system} image": "1"} for system in request["prepare"]["systems"]}}
+            image = "2" if failing == "rebuilt" and os.path.exists(journal) else "1"
+            programs = {"model": {"QEMU": "invented"}, **{system: {f"{system} image": image} for system in request["prepare"]["systems"]}}
             answer = {"programs": programs}
+        elif "reach" in request:
+            answer = {"error": {"message": "rack1 does not answer", "hint": None}} if failing == "down" else {}
         else:
             order = request["run"]
             text = json.dumps([order["words"], order["loads"]])
             with open(journal, "a") as file:
                 file.write(json.dumps([os.getpid(), order["words"], [[load["rate"], load["seed"]] for load in order["loads"]]]) + "\n")
             time.sleep(float(seconds))
-            if failing.startswith("die=") and failing[4:] in text:
+            if failing == "rebuilt" or (failing.startswith("die=") and failing[4:] in text):
                 os._exit(1)
             if failing and failing in text:
                 answer = {"error": {"message": "the machine ended early", "hint": None}}

@@ -4,36 +4,44 @@
 Measured latencies and energies have errors in proportion to their size. So residuals are relative: the difference, divided by the
 prediction of an earlier fit. With plain residuals the largest latencies alone would decide.
 
+A model has one prediction for each setting. So the fits take the mean over a setting's repeats, weighted by their number: the parameters
+are those of a fit to all rows.
+
 Repeats of one setting share the model's own error at that setting, so they are no independent rows. The bootstrap keeps all settings and
-multiplies the residuals of each setting by one random sign (wild cluster bootstrap). Before that, residuals are enlarged by what the fit
-took from them (CR3), so that intervals are not too narrow with few settings.
+multiplies the mean residual of each setting by one random sign (wild cluster bootstrap). Before that, residuals are enlarged by what the
+fit took from them (CR3), so that intervals are not too narrow with few settings.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from scipy import optimize, stats
+
+from tools.study.repeats import Repeats
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
 REWEIGHTINGS = 4
 REPLICATES = 1000
 LEVEL = 0.95
-# With fewer clusters, signs alone have too few combinations.
-SIGNS_CLUSTERS_MIN = 12
+# With fewer settings, signs alone have too few combinations.
+SIGNS_SETTINGS_MIN = 12
 # Webb's six values: mean 0, variance 1.
 SIX_POINTS = np.array([-np.sqrt(1.5), -1.0, -np.sqrt(0.5), np.sqrt(0.5), 1.0, np.sqrt(1.5)])
 # Above this, two parameters cannot be told apart in double precision and with any noise.
 CONDITION_MAX = 1e6
+# With more settings, replicates are so close to the solution that one linear step finds them. It takes a thousandth of the time.
+EXACT_SETTINGS_MAX = 1000
+# A setting that alone decides a parameter has this share or more of its residual taken by the fit.
+TAKEN_MAX = 1 - 1e-8
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A prediction and its derivatives (rows x parameters), as functions of the parameters. `start`: a value near the solution."""
+    """A prediction and its derivatives (settings x parameters), as functions of the parameters. `start`: a value near the solution."""
 
     predict: Predict
     jacobian: Predict
@@ -42,7 +50,8 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class Solution:
-    """`scale`: what each residual was divided by. `replicates`: one row of parameters for each bootstrap replicate."""
+    """`predicted`, `measured`, `scale`: of each row; `scale` is what its residual was divided by. `replicates`: one row of parameters for
+    each bootstrap replicate."""
 
     values: np.ndarray
     predicted: np.ndarray
@@ -73,31 +82,41 @@ class Solution:
         return float(np.sqrt(np.sum(self.residuals**2) / free))
 
 
-def solve(model: Model, measured: np.ndarray, clusters: np.ndarray, *, relative: bool, replicates: int, seed: int) -> Solution:
-    """Fits the model. `clusters`: a number for each row; rows of one setting share it."""
-    scale = np.abs(measured) if relative else np.ones(len(measured))
+def solve(model: Model, measured: np.ndarray, of: Repeats, *, relative: bool, replicates: int, seed: int) -> Solution:
+    """Fits the model to rows."""
+    means, weights = of.means(measured), np.sqrt(of.counts)
+    scale = np.abs(means) if relative else np.ones(len(means))
     values = model.start
     for _ in range(REWEIGHTINGS if relative else 1):
-        values = _minimum(model, measured, scale, values)
+        values = _minimum(model, means, scale / weights, values)
         if relative:
-            # A prediction of zero or less has no relative error.
-            predicted = model.predict(values)
-            scale = np.where(predicted > 0.01 * np.abs(measured), predicted, np.abs(measured))
-    values = _minimum(model, measured, scale, values)
+            scale = relative_scale(model.predict(values), means)
+    values = _minimum(model, means, scale / weights, values)
     predicted = model.predict(values)
-    jacobian = model.jacobian(values) / scale[:, None]
+    divisor = scale / weights
+    jacobian = model.jacobian(values) / divisor[:, None]
     condition = _condition(jacobian)
     found = np.empty((0, len(values)))
     if condition < CONDITION_MAX and replicates:
-        found = _bootstrap(model, values, predicted, measured, scale, jacobian, clusters, replicates, seed)
-    return Solution(values, predicted, measured, scale, condition, found)
+        residuals = enlarged((means - predicted) / divisor, jacobian)
+        if len(of) > EXACT_SETTINGS_MAX:
+            found = values + _steps(jacobian, residuals, replicates, seed)
+        else:
+            shaken = (predicted + divisor * residuals * factors for factors in multipliers(len(of), replicates, seed))
+            found = np.array([_minimum(model, each, divisor, values) for each in shaken])
+    return Solution(values, predicted[of.setting], measured, scale[of.setting], condition, found)
 
 
-def _minimum(model: Model, measured: np.ndarray, scale: np.ndarray, start: np.ndarray) -> np.ndarray:
+def relative_scale(predicted: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """A prediction of zero or less has no relative error."""
+    return np.where(predicted > 0.01 * np.abs(means), predicted, np.abs(means))
+
+
+def _minimum(model: Model, measured: np.ndarray, divisor: np.ndarray, start: np.ndarray) -> np.ndarray:
     done = optimize.least_squares(
-        lambda values: (model.predict(values) - measured) / scale,
+        lambda values: (model.predict(values) - measured) / divisor,
         start,
-        jac=lambda values: model.jacobian(values) / scale[:, None],  # type: ignore[arg-type]
+        jac=lambda values: model.jacobian(values) / divisor[:, None],  # type: ignore[arg-type]
         method="lm",
         xtol=1e-10,
         ftol=1e-10,
@@ -113,69 +132,46 @@ def _condition(jacobian: np.ndarray) -> float:
     return float(np.linalg.cond(jacobian / lengths))
 
 
-def _bootstrap(
-    model: Model,
-    values: np.ndarray,
-    predicted: np.ndarray,
-    measured: np.ndarray,
-    scale: np.ndarray,
-    jacobian: np.ndarray,
-    clusters: np.ndarray,
-    replicates: int,
-    seed: int,
-) -> np.ndarray:
-    residuals = enlarged((measured - predicted) / scale, jacobian, clusters)
-    shaken = (predicted + scale * residuals * signs for signs in multipliers(clusters, replicates, seed))
-    return np.array([_minimum(model, each, scale, values) for each in shaken])
-
-
-def multipliers(clusters: np.ndarray, replicates: int, seed: int) -> Iterator[np.ndarray]:
-    """Yields random factors for the rows, once for each replicate: mean 0, variance 1, equal within a cluster."""
+def multipliers(settings: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
+    """Yields random factors of the settings, once for each replicate: mean 0, variance 1."""
     chance = np.random.default_rng(seed)
-    names, places = np.unique(clusters, return_inverse=True)
-    choices = np.array([-1.0, 1.0]) if len(names) >= SIGNS_CLUSTERS_MIN else SIX_POINTS
+    choices = np.array([-1.0, 1.0]) if settings >= SIGNS_SETTINGS_MIN else SIX_POINTS
     for _ in range(replicates):
-        yield chance.choice(choices, len(names))[places]
+        yield chance.choice(choices, settings)
 
 
-def enlarged(residuals: np.ndarray, jacobian: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-    """The residuals of each cluster, had the cluster been left out of the fit: (I - H)^-1 r with the cluster's block of the hat matrix."""
+def enlarged(residuals: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
+    """The residual of each setting, had the setting been left out of the fit: divided by 1 - h, with h of the hat matrix's diagonal. 0 for
+    a setting that alone decides a parameter."""
     basis, _ = np.linalg.qr(jacobian)
-    found = residuals.copy()
-    order = np.argsort(clusters, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(clusters[order])) + 1):
-        block = np.eye(len(rows)) - basis[rows] @ basis[rows].T
-        # A cluster that alone decides a parameter has a singular block. Its residual is 0.
-        found[rows] = np.linalg.lstsq(block, residuals[rows], rcond=1e-8)[0]
-    return found
+    taken = np.sum(basis**2, axis=1)
+    return np.where(taken < TAKEN_MAX, residuals / np.maximum(1 - taken, 1 - TAKEN_MAX), 0.0)
 
 
-def linear(columns: np.ndarray) -> Model:
-    """The model columns @ values."""
-    return Model(lambda values: columns @ values, lambda values: columns, np.zeros(columns.shape[1]))
+def _steps(jacobian: np.ndarray, residuals: np.ndarray, replicates: int, seed: int) -> np.ndarray:
+    """The parameters' changes by the residuals with random factors, by one linear step: replicates x parameters."""
+    solving = np.linalg.pinv(jacobian) * residuals
+    return np.array([solving @ factors for factors in multipliers(len(residuals), replicates, seed)])
 
 
-def solve_linear(
-    columns: np.ndarray, measured: np.ndarray, clusters: np.ndarray, *, relative: bool, replicates: int, seed: int
-) -> Solution:
-    """Like solve(), in closed form."""
-    scale = np.abs(measured) if relative else np.ones(len(measured))
+def solve_linear(columns: np.ndarray, measured: np.ndarray, of: Repeats, *, relative: bool, replicates: int, seed: int) -> Solution:
+    """Like solve() for the model columns @ values, in closed form. `columns`: settings x parameters."""
+    means, weights = of.means(measured), np.sqrt(of.counts)
+    scale = np.abs(means) if relative else np.ones(len(means))
     for _ in range(REWEIGHTINGS + 1 if relative else 1):
-        weighted = columns / scale[:, None]
-        values = np.linalg.lstsq(weighted, measured / scale, rcond=None)[0]
+        divisor = scale / weights
+        values = np.linalg.lstsq(columns / divisor[:, None], means / divisor, rcond=None)[0]
         predicted = columns @ values
         if relative:
-            used, scale = scale, np.where(predicted > 0.01 * np.abs(measured), predicted, np.abs(measured))
+            used, scale = scale, relative_scale(predicted, means)
         else:
             used = scale
-    weighted = columns / used[:, None]
+    weighted = columns / divisor[:, None]
     condition = _condition(weighted)
     found = np.empty((0, len(values)))
     if condition < CONDITION_MAX and replicates:
-        residuals = enlarged((measured - predicted) / used, weighted, clusters)
-        solving = np.linalg.pinv(weighted)
-        found = np.array([solving @ (predicted / used + residuals * signs) for signs in multipliers(clusters, replicates, seed)])
-    return Solution(values, predicted, measured, used, condition, found)
+        found = values + _steps(weighted, enlarged((means - predicted) / divisor, weighted), replicates, seed)
+    return Solution(values, predicted[of.setting], measured, used[of.setting], condition, found)
 
 
 def interval(replicates: np.ndarray, level: float = LEVEL) -> tuple[float, float]:
@@ -187,25 +183,14 @@ def interval(replicates: np.ndarray, level: float = LEVEL) -> tuple[float, float
     return float(low), float(high)
 
 
-def lack_of_fit(solution: Solution, clusters: np.ndarray) -> float | None:
+def lack_of_fit(solution: Solution, of: Repeats) -> float | None:
     """The probability that repeats alone explain how far the settings' means are from the model (F test). None without repeats."""
-    names, places = np.unique(clusters, return_inverse=True)
-    repeats = solution.rows - len(names)
-    free = len(names) - len(solution.values)
-    if repeats < 1 or free < 1:
+    repeated = solution.rows - len(of)
+    free = len(of) - len(solution.values)
+    if repeated < 1 or free < 1:
         return None
     residuals = solution.residuals
-    means = np.bincount(places, residuals) / np.bincount(places)
-    pure = float(np.sum((residuals - means[places]) ** 2)) / repeats
-    misfit = float(np.sum(means[places] ** 2)) / free
-    return float(stats.f.sf(misfit / pure, free, repeats)) if pure > 0 else None
-
-
-def cluster_numbers(*columns: Any) -> np.ndarray:
-    """A number for each row; rows with equal values in all columns share it. Missing numbers are equal to each other."""
-    keys: dict[tuple, int] = {}
-    found = []
-    for values in zip(*columns, strict=True):
-        key = tuple(None if isinstance(value, float) and np.isnan(value) else value for value in values)
-        found.append(keys.setdefault(key, len(keys)))
-    return np.array(found, int)
+    means = of.means(residuals)
+    pure = float(np.sum((residuals - means[of.setting]) ** 2)) / repeated
+    misfit = float(np.sum(of.counts * means**2)) / free
+    return float(stats.f.sf(misfit / pure, free, repeated)) if pure > 0 else None

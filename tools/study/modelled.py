@@ -9,18 +9,22 @@ from typing import Any
 
 from tools import build, cache, qemu
 from tools.bench import modelled
-from tools.model import experiment, linux, plugin, results
-from tools.study.plan import COMMON
+from tools.model import experiment, linux, pair, plugin, results
+from tools.study.plan import COMMON, NETPIPE
 
+# By the system that is booted, the application of Neap's image.
+APPLICATIONS = {"neap": "memcached", NETPIPE: "netpipe"}
 # Memory of a modelled machine: up to this number of cores, and above.
 SMALL_CORES, SMALL, LARGE = 4, "512M", "1G"
 PERCENTILES = ("mean", "p50", "p90", "p95", "p99", "p999", "max")
 STATES = ("c1", "c1e", "c3", "c6", "c7")
+_prepared: dict[Path, tuple[int, int]] = {}
 
 
 def prepare(systems: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Builds what the systems boot. Returns hashes of all that takes part in a run, by system, and of all systems under COMMON."""
-    modelled.prepare(*(["memcached"] if "neap" in systems else []))
+    """Builds what is booted. `systems`: those of arms, and NETPIPE. Returns hashes of all that takes part in a run, by system, and under
+    COMMON for all systems."""
+    modelled.prepare(*(application for system, application in APPLICATIONS.items() if system in systems))
     found = {
         COMMON: {
             "QEMU": qemu.version_of(qemu.command()),
@@ -28,33 +32,58 @@ def prepare(systems: Sequence[str]) -> dict[str, dict[str, str]]:
             "plugin": cache.file_sha256(plugin.library()),
         }
     }
+    _prepared[build.WORLD] = _signature(build.WORLD)
     for system in systems:
         booted = system_of(system)
+        _prepared[booted.kernel] = _signature(booted.kernel)
         found[system] = {f"{system} image": cache.file_sha256(booted.initramfs or booted.kernel)}
         if booted.initramfs:
             found[system][f"{system} kernel"] = cache.file_sha256(booted.kernel)
     return found
 
 
+def rebuilt() -> Path | None:
+    """Returns a file that was made anew since `prepare`. A run that may have booted it MUST NOT count."""
+    return next((path for path, signature in _prepared.items() if _signature(path) != signature), None)
+
+
+def _signature(path: Path) -> tuple[int, int]:
+    """Differs between two builds of a file. The linker may be under way, so that there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
 def system_of(name: str, *, with_trace: bool = False) -> experiment.System:
-    if name == "neap":
-        return experiment.System(build.image("memcached", "image"))
+    if name in APPLICATIONS:
+        return experiment.System(build.image(APPLICATIONS[name], "image"))
     return experiment.System(*linux.image(name == "linux-13", with_trace=with_trace))
 
 
 def run(order: Mapping[str, Any], out: Path) -> list[dict[str, Any]]:
-    """Runs a unit (plan.order_of). Returns for each load `figures` and `histogram`, and `log`: the folder of its log or None. `out`: an
+    """Runs a unit (plan.order_of). Returns for each load or size `figures`, `histogram` and `log`: the folder of its log or None. `out`: an
     empty folder for the files of the run. Raises Failure."""
+    return _ping_pong(order, out) if order["sizes"] else _loads(order, out)
+
+
+def _network(order: Mapping[str, Any]) -> str:
+    return f"delay_ns={round(order['cable_us'] * 1000)}" if order["cable_us"] else ""
+
+
+def _loads(order: Mapping[str, Any], out: Path) -> list[dict[str, Any]]:
     loads = [experiment.Load(**{**each, "settings": tuple(each["settings"])}) for each in order["loads"]]
     is_linux = order["system"] != "neap"
     is_logged = any(load.log for load in loads)
+    network = _network(order)
     wanted = experiment.Experiment(
         order["model"],
         cores=order["cores"],
         memory=SMALL if order["cores"] <= SMALL_CORES else LARGE,
         seed=order["seed"],
         arguments=[*order["words"], *(["trace=on"] if is_linux and is_logged else [])],
-        world_options=["--network", f"delay_ns={round(order['cable_us'] * 1000)}"] if order["cable_us"] else [],
+        world_options=["--network", network] if network else [],
     )
     system = system_of(order["system"], with_trace=is_linux and is_logged)
     found = experiment.run_sequence(wanted, loads, system, out)
@@ -66,6 +95,42 @@ def run(order: Mapping[str, Any], out: Path) -> list[dict[str, Any]]:
         }
         for number, (load, result) in enumerate(zip(loads, found, strict=True))
     ]
+
+
+def _ping_pong(order: Mapping[str, Any], out: Path) -> list[dict[str, Any]]:
+    """NetPIPE between two machines with equal words. The figures are those of the machine that measures, because Linux has no others."""
+    wanted = pair.Pairing(
+        order["model"],
+        cores=order["cores"],
+        memory=SMALL if order["cores"] <= SMALL_CORES else LARGE,
+        seed=order["seed"],
+        network=_network(order),
+        arguments=order["words"],
+        sizes=order["sizes"],
+        repeats=order["trips"],
+    )
+    found = pair.run(wanted, system_of(NETPIPE if order["system"] == "neap" else order["system"]), out)
+    return [{"figures": figures_of_point(point), "histogram": [], "log": None} for point in found.points]
+
+
+def figures_of_point(point: pair.Point) -> dict[str, Any]:
+    """Returns the members of a row. A request is a round trip; latency is one way, of NetPIPE's fastest trial. Losses are those of a whole
+    run, and the first frames meet a card that does not receive yet. So they are not known for a size."""
+    spent = point.spent[pair.TRANSMITTER]
+    trips = pair.TRIALS * point.repeats
+    return {
+        "rate_reached": trips / spent.seconds,
+        "requests": trips,
+        "window_s": spent.seconds,
+        "failed_requests": 0,
+        "lost_frames": None,
+        "p50_us": point.latency_us,
+        "energy_j": spent.package_j,
+        "energy_uj": spent.package_j * 1e6 / trips,
+        "power_w": spent.watts,
+        "instructions": spent.instructions,
+        "wake_ups": spent.wakeups,
+    }
 
 
 def requests_of(log: Path) -> int | None:

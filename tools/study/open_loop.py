@@ -28,6 +28,7 @@ import numpy as np
 
 from tools.study import least_squares
 from tools.study.least_squares import Model, Solution
+from tools.study.repeats import Repeats, repeats
 
 FREQUENCIES_MIN = 3
 ITRS_MIN = 2
@@ -90,20 +91,33 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class Points:
-    """Rows for a fit. `clusters`: rows of one setting share a number."""
+    """Rows for a fit: `value` of each row, and ITR and frequency of each setting. `of`: the rows of each setting."""
 
     itr_us: np.ndarray
     ghz: np.ndarray
     value: np.ndarray
-    clusters: np.ndarray
+    of: Repeats
 
     @property
     def centre_ghz(self) -> float:
         return float(np.exp(np.mean(np.log(np.unique(self.ghz)))))
 
+    @property
+    def means(self) -> np.ndarray:
+        return self.of.means(self.value)
+
+    def moderated(self) -> Points:
+        """The rows with ITR above 0."""
+        if np.all(self.itr_us > 0):
+            return self
+        kept = (self.itr_us > 0)[self.of.setting]
+        return points(self.itr_us[self.of.setting][kept], self.ghz[self.of.setting][kept], self.value[kept])
+
 
 def points(itr_us: np.ndarray, ghz: np.ndarray, value: np.ndarray) -> Points:
-    return Points(itr_us, ghz, value, least_squares.cluster_numbers(itr_us.tolist(), ghz.tolist()))
+    """Of columns of rows."""
+    of = repeats(itr_us, ghz)
+    return Points(itr_us[of.first], ghz[of.first], value, of)
 
 
 def undetermined(given: Points, value: str, *, needs_itr: bool = True, needs_ghz: bool = True) -> str | None:
@@ -158,7 +172,7 @@ def fit_latency(given: Points, options: Options, column: str = "latency") -> Fit
         return np.stack([shape, -work * x * shape, given.itr_us], axis=1)
 
     start = _start(x, given, options.relative)
-    solution = least_squares.solve(Model(predict, jacobian, start), given.value, given.clusters, **_arguments(options))
+    solution = least_squares.solve(Model(predict, jacobian, start), given.value, given.of, **_arguments(options))
     if unfit := _unstable("6.3", solution, ("Z", "a", "phi")):
         return unfit
     work, a, phi = solution.values
@@ -195,18 +209,20 @@ def _arguments(options: Options) -> dict:
 
 
 def _fit(model: str, formula: str, parameters: tuple[Parameter, ...], solution: Solution, given: Points, options: Options, notes) -> Fit:
-    misfit = least_squares.lack_of_fit(solution, given.clusters)
-    return Fit(model, formula, parameters, solution, len(np.unique(given.clusters)), misfit, options.relative, tuple(notes))
+    misfit = least_squares.lack_of_fit(solution, given.of)
+    return Fit(model, formula, parameters, solution, len(given.of), misfit, options.relative, tuple(notes))
 
 
 def _start(x: np.ndarray, given: Points, relative: bool) -> np.ndarray:
     """The best of many values of `a`; for each, the model is linear in the work and phi."""
-    scale = np.abs(given.value) if relative else np.ones(len(x))
+    means = given.means
+    # A setting with more repeats has more weight.
+    scale = (np.abs(means) if relative else np.ones(len(x))) / np.sqrt(given.of.counts)
     best, least = np.array([1.0, 0.0, 1.0]), math.inf
     for a in A_TRIED:
         columns = np.stack([np.exp(-(1 + a) * x), given.itr_us], axis=1) / scale[:, None]
-        found, *_ = np.linalg.lstsq(columns, given.value / scale, rcond=None)
-        error = float(np.sum((columns @ found - given.value / scale) ** 2))
+        found, *_ = np.linalg.lstsq(columns, means / scale, rcond=None)
+        error = float(np.sum((columns @ found - means / scale) ** 2))
         if error < least and found[0] > 0:
             best, least = np.array([found[0], a, found[1]]), error
     return best
@@ -227,7 +243,7 @@ def fit_parts(given: Points, options: Options, column: str = "latency") -> Parts
         return Parts(Unfit("6.2", reason), Unfit("6.1", "it needs 6.2"))
     frequencies, places = np.unique(given.ghz, return_inverse=True)
     columns = np.column_stack([np.eye(len(frequencies))[places], given.itr_us])
-    solution = least_squares.solve_linear(columns, given.value, given.clusters, **_arguments(options))
+    solution = least_squares.solve_linear(columns, given.value, given.of, **_arguments(options))
     if unfit := _unstable("6.2", solution, ("phi", "t_work at each frequency")):
         return Parts(unfit, Unfit("6.1", "it needs 6.2"))
     each = solution.replicates
@@ -240,7 +256,7 @@ def fit_parts(given: Points, options: Options, column: str = "latency") -> Parts
 
 def _fit_work(ghz: np.ndarray, times: Solution, options: Options) -> Fit | Unfit:
     found = times.values[: len(ghz)]
-    given = Points(np.zeros(len(ghz)), ghz, found, np.arange(len(ghz)))
+    given = points(np.zeros(len(ghz)), ghz, found)
     # Equal times at all frequencies are no defect here: they are a = -1.
     if len(ghz) < FREQUENCIES_MIN:
         return Unfit("6.1", _few_frequencies(len(ghz)))
@@ -248,7 +264,7 @@ def _fit_work(ghz: np.ndarray, times: Solution, options: Options) -> Fit | Unfit
         return Unfit("6.1", f"t_work is {found.min():.3g} us at {ghz[found.argmin()]:g} GHz; a power of f is positive")
     centre = given.centre_ghz
     columns = np.stack([np.ones(len(ghz)), -np.log(ghz / centre)], axis=1)
-    solved = least_squares.solve_linear(columns, np.log(found), given.clusters, relative=False, replicates=0, seed=options.seed)
+    solved = least_squares.solve_linear(columns, np.log(found), given.of, relative=False, replicates=0, seed=options.seed)
     each = times.replicates[:, : len(ghz)]
     with np.errstate(invalid="ignore"):
         logs = np.log(np.where(each > 0, each, np.nan))
@@ -267,14 +283,13 @@ def _fit_work(ghz: np.ndarray, times: Solution, options: Options) -> Fit | Unfit
 def fit_energy(given: Points, latency: Fit | Unfit, options: Options) -> Fit | Unfit:
     """6.4 in logarithms; `given.value`: energy in J from one interrupt to the next. gamma and phi are one factor there: phi is that of the
     latency, and without it only their product is given."""
-    moderated = given.itr_us > 0
-    given = Points(given.itr_us[moderated], given.ghz[moderated], given.value[moderated], given.clusters[moderated])
+    given = given.moderated()
     if reason := undetermined(given, "the energy of an interrupt", needs_itr=False):
         return Unfit("6.4", reason)
     x = np.log(given.ghz / given.centre_ghz)
     columns = np.stack([np.ones(len(x)), x], axis=1)
     plain = dataclasses.replace(options, relative=False)
-    solution = least_squares.solve_linear(columns, np.log(given.value / given.itr_us), given.clusters, **_arguments(plain))
+    solution = least_squares.solve_linear(columns, np.log(given.value / given.itr_us[given.of.setting]), given.of, **_arguments(plain))
     if unfit := _unstable("6.4", solution, ("gamma", "b")):
         return unfit
     shift = math.log(given.centre_ghz)
@@ -305,20 +320,19 @@ def _slope_of_itr(given: Points, x: np.ndarray, options: Options) -> list[Parame
     if undetermined(given, "the energy of an interrupt"):
         return []
     columns = np.stack([np.ones(len(x)), x, np.log(given.itr_us)], axis=1)
-    free = least_squares.solve_linear(columns, np.log(given.value), given.clusters, **_arguments(options))
+    free = least_squares.solve_linear(columns, np.log(given.value), given.of, **_arguments(options))
     return [_parameter("power of ITR", "", free.values[2], free.replicates[:, 2])] if free.condition < least_squares.CONDITION_MAX else []
 
 
 def fit_power(given: Points, options: Options) -> Fit | Unfit:
     """The companion; `given.value`: power in W."""
-    moderated = given.itr_us > 0
-    given = Points(given.itr_us[moderated], given.ghz[moderated], given.value[moderated], given.clusters[moderated])
+    given = given.moderated()
     if reason := undetermined(given, "power"):
         return Unfit("power", reason)
     shift_f, shift_itr = math.log(given.centre_ghz), float(np.mean(np.log(np.unique(given.itr_us))))
-    columns = np.stack([np.ones(len(given.value)), np.log(given.ghz) - shift_f, np.log(given.itr_us) - shift_itr], axis=1)
+    columns = np.stack([np.ones(len(given.of)), np.log(given.ghz) - shift_f, np.log(given.itr_us) - shift_itr], axis=1)
     plain = dataclasses.replace(options, relative=False)
-    solution = least_squares.solve_linear(columns, np.log(given.value), given.clusters, **_arguments(plain))
+    solution = least_squares.solve_linear(columns, np.log(given.value), given.of, **_arguments(plain))
     if unfit := _unstable("power", solution, ("c0", "c1", "c2")):
         return unfit
     c, each = solution.values, solution.replicates

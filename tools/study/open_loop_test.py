@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy import optimize
 
-from tools.study import open_loop, twin
+from tools.study import least_squares, open_loop, twin
 from tools.study.open_loop import Fit, Options, Points, Unfit
 from tools.study.published import TABLE_6_1, Published
 
@@ -103,12 +104,35 @@ def test_repeats_share_the_error_of_their_setting() -> None:
     assert one.misfit_p is None and ten.settings == one.settings
 
 
+def test_the_fit_of_means_is_that_of_all_rows() -> None:
+    """Settings with many repeats have more weight. The reference fits all rows at once."""
+    rows = twin.rows(EXACT, 1, noise=0.1)
+    chance = np.random.default_rng(1)
+    chosen = [rows[at] for at in chance.choice(len(rows), 2 * len(rows), p=chance.dirichlet(np.ones(len(rows))))]
+    itr, ghz, us = (column(chosen, name) for name in ("itr_us", "frequency_ghz", "p99_us"))
+    reference = optimize.least_squares(lambda v: v[0] / ghz ** (1 + v[1]) + v[2] * itr - us, (250, 0.7, 1), xtol=1e-12, ftol=1e-12).x
+    found = fitted(open_loop.fit_latency(latencies(chosen), dataclasses.replace(NO_INTERVALS, relative=False)))
+    assert [found[name] for name in ("Z", "a", "phi")] == pytest.approx(reference, rel=1e-5)
+    assert found.solution.rows == len(chosen) and found.settings < len(rows) / 2
+
+
+def test_one_linear_step_gives_the_intervals_of_many_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = twin.rows(EXACT, 1, noise=0.05, itr_us=range(50, 150), ghz=twin.GHZ, repeats=1)
+    bounds = []
+    for limit in (len(rows), len(rows) - 1):
+        monkeypatch.setattr(least_squares, "EXACT_SETTINGS_MAX", limit)
+        found = fitted(open_loop.fit_latency(latencies(rows), Options(replicates=60)))
+        bounds.append([(one.low, one.high) for one in found.parameters])
+    assert bounds[0] != bounds[1]
+    np.testing.assert_allclose(bounds[1], bounds[0], rtol=2e-3)
+
+
 def test_a_wrong_model_is_noticed() -> None:
     """Latency that grows by the square of ITR: repeats agree, and the model misses all of them."""
     rows = twin.rows(EXACT, 1, noise=0.005)
     given = latencies(rows)
     assert fitted(open_loop.fit_latency(given, NO_INTERVALS)).misfit_p > 0.001  # type: ignore[operator]
-    bent = dataclasses.replace(given, value=given.value + given.itr_us**2 / 1000)
+    bent = dataclasses.replace(given, value=given.value + given.itr_us[given.of.setting] ** 2 / 1000)
     assert fitted(open_loop.fit_latency(bent, NO_INTERVALS)).misfit_p < 1e-9  # type: ignore[operator]
 
 
@@ -122,7 +146,7 @@ def test_gamma_and_phi_are_one_factor() -> None:
 def test_energy_that_is_not_proportional_to_itr_is_named() -> None:
     rows = twin.rows(EXACT, 1)
     given = energies(rows)
-    bent = dataclasses.replace(given, value=given.value * given.itr_us**-0.11)
+    bent = dataclasses.replace(given, value=given.value * given.itr_us[given.of.setting] ** -0.11)
     fit = fitted(open_loop.fit_energy(bent, Unfit("6.3", ""), Options(replicates=100)))
     assert fit["power of ITR"] == pytest.approx(0.89, abs=0.01) and any("grows by ITR^0.8" in note for note in fit.notes)
     assert not any("grows" in note for note in fitted(open_loop.fit_energy(given, Unfit("6.3", ""), Options(replicates=100))).notes)

@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from tools.bench.rows import aligned
 from tools.errors import UsageError
 from tools.study import best_settings, derived, fronts, runs_table
@@ -60,14 +62,17 @@ def pareto(
     limits = slas(sla)
     column = latency or "p99_us"
     runs = runs_table.read(places, where)
-    found, excluded = fronts.groups(runs, by, column, replicates, seed, keep_saturated)
-    results = [evaluate(group, limits, default_itr, sure) for group in found]
+    excluded: list[Excluded] = []
+    found = fronts.groups(runs, by, column, replicates, seed, excluded, keep_saturated)
+    # Threads of a second core need more time for these small matrices than they save.
+    with threadpool_limits(1):
+        results = [evaluate(group, limits, default_itr, sure) for group in found]
     if as_json:
         print(json.dumps(document(results, excluded, column, replicates), indent=1))
     elif as_csv:
         print(csv_text(results, table), end="")
     else:
-        print(text(results, excluded, column, default_itr, runs.source, len(runs)))
+        print(text(results, excluded, column, default_itr, runs.source, len(runs), replicates))
     return 0
 
 
@@ -85,13 +90,21 @@ def slas(words: str | None) -> list[float]:
 
 
 def evaluate(group: Settings, limits: Sequence[float], default_itr: float | None, sure: float) -> GroupResult:
-    return GroupResult(group, fronts.front_of(group), [Chooser(group, limit, sure).best(default_itr) for limit in limits])
+    """The group of the result has no replicates any more, because those of many groups would not fit into memory."""
+    best = [Chooser(group, limit, sure).best(default_itr) for limit in limits]
+    return GroupResult(group.released(), fronts.front_of(group), best)
 
 
 def text(
-    results: Sequence[GroupResult], excluded: Sequence[Excluded], column: str, default_itr: float | None, source: str, rows: int
+    results: Sequence[GroupResult],
+    excluded: Sequence[Excluded],
+    column: str,
+    default_itr: float | None,
+    source: str,
+    rows: int,
+    replicates: int,
 ) -> str:
-    parts = [f"{source}: {rows} rows; {column} against energy_uj, the energy per request; {_bands(results)}"]
+    parts = [f"{source}: {rows} rows; {column} against energy_uj, the energy per request; {_bands(results, replicates)}"]
     for result in results:
         group = result.group
         title = f"front of {group.name}: {len(result.front.members)} of {len(group)} settings"
@@ -110,14 +123,14 @@ def text(
     return "\n\n".join(parts + (["\n".join(notes)] if notes else []))
 
 
-def _bands(results: Sequence[GroupResult]) -> str:
+def _bands(results: Sequence[GroupResult], replicates: int) -> str:
     """Says where the bands come from."""
     with_bands = [result.group for result in results if result.group.has_bands]
     if not with_bands:
         return "no setting has two repeats, or --replicates is 0: there are no bands" if results else "there is no row left"
     low, high = min(int(group.repeats.min()) for group in with_bands), max(int(group.repeats.max()) for group in with_bands)
     repeats = f"{low}" if low == high else f"{low} to {high}"
-    return f"bands of {100 * LEVEL:g} % from {len(with_bands[0].replicates_latency)} replicates of {repeats} repeats"
+    return f"bands of {100 * LEVEL:g} % from {replicates} replicates of {repeats} repeats"
 
 
 def _setting(group: Settings, place: int) -> list[str]:
@@ -144,10 +157,10 @@ def _front_lines(result: GroupResult, column: str) -> list[tuple[str, ...]]:
     figures = [name for name in DERIVED_SHOWN if any(name in one for one in group.figures)]
     lines = [(*heads, column.replace("_us", " us"), "uJ", "on the front", "repeats", *map(_title, figures), "")]
     for place in front.members.tolist():
-        one = (group.interval(group.replicates_latency, place), group.interval(group.replicates_energy, place))
+        one = (fronts.bounds(group.latency_bounds, place), fronts.bounds(group.energy_bounds, place))
         means = _bounded(group.latency_us[place], one[0], 1), _bounded(group.energy_uj[place], one[1], 2)
         cells = [_figure(group.figures[place].get(name)) for name in figures]
-        lines.append((*_setting(group, place), *means, _share(front.share[place]), str(len(group.rows[place])), *cells, ""))
+        lines.append((*_setting(group, place), *means, _share(front.share[place]), str(group.repeats[place]), *cells, ""))
     return lines
 
 
@@ -275,15 +288,15 @@ def _finite(value: float) -> float | None:
 def _setting_document(result: GroupResult, place: int) -> dict[str, Any]:
     group = result.group
     bounds = {}
-    for name, replicates in (("latency_us", group.replicates_latency), ("energy_uj", group.replicates_energy)):
-        low, high = group.interval(replicates, place)
+    for name, of in (("latency_us", group.latency_bounds), ("energy_uj", group.energy_bounds)):
+        low, high = fronts.bounds(of, place)
         bounds |= {f"{name}_low": _finite(low), f"{name}_high": _finite(high)}
     return {
         **group.settings[place],
         "latency_us": float(group.latency_us[place]),
         "energy_uj": float(group.energy_uj[place]),
         **bounds,
-        "repeats": len(group.rows[place]),
+        "repeats": int(group.repeats[place]),
         "on_front": place in result.front.members,
         "on_front_share": _finite(result.front.share[place]),
         **group.figures[place],

@@ -22,12 +22,12 @@ from tools.errors import UsageError
 from tools.model import cpu_model, experiment
 from tools.study import schema, settings
 from tools.study.settings import Value
-from tools.study.study_file import Arm, Study, is_fixed, is_left_out
+from tools.study.study_file import Arm, Message, Study, is_fixed, is_left_out
 
 VERSION = 1
 RUNS_MAX = 200_000
-# Names of programs that take part in all runs on the model machine.
-COMMON = "model"
+# Keys of programs: those that take part in all runs on the model machine, and Neap with NetPIPE.
+COMMON, NETPIPE = "model", "netpipe"
 
 
 @functools.cache
@@ -39,13 +39,13 @@ def _model(name: str) -> tuple[cpu_model.CpuModel, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """swept: the values of the swept settings. words: all words of the system. load: with the total rate of its cores."""
+    """swept: the values of the swept settings. words: all words of the system."""
 
     arm: Arm
     cores: int
     swept: Mapping[str, Value]
     words: tuple[str, ...]
-    load: Workload
+    load: Workload | Message
     repeat: int
     seed: int
 
@@ -57,8 +57,18 @@ class Run:
     def title(self) -> str:
         """Names the run in messages."""
         parts = [self.arm.name, f"{self.cores} cores" if self.cores > 1 else "", *(f"{name}={value}" for name, value in self.swept.items())]
-        rate = "" if self.load.is_idle else f" at {self.load.rate_of(self.cores):g}/s"
+        rate = f" at {self.rate:g}/s" if self.rate else ""
         return ", ".join([*filter(None, parts), f"{self.load.name}{rate}", f"repeat {self.repeat}"])
+
+    @property
+    def rate(self) -> float | None:
+        """The total rate of its cores; None for NetPIPE, which has none."""
+        return None if isinstance(self.load, Message) else self.load.rate_of(self.cores)
+
+    @property
+    def virtual_ms(self) -> float:
+        """The length of its load; 0 for NetPIPE, whose length is not known before."""
+        return 0.0 if isinstance(self.load, Message) else self.load.warm_up_ms + self.load.window_ms_of(self.cores)
 
     @property
     def is_baseline(self) -> bool:
@@ -68,7 +78,7 @@ class Run:
 @dataclasses.dataclass(frozen=True)
 class Unit:
     """Runs that one boot measures, in this order. Linux boots in a quarter of a minute, so it measures all loads of one setting in a boot.
-    Each of them depends on the ones before it, so a unit is always run whole."""
+    NetPIPE measures all its sizes in one go. Each run depends on the ones before it, so a unit is always run whole."""
 
     runs: tuple[Run, ...]
 
@@ -76,9 +86,16 @@ class Unit:
     def arm(self) -> Arm:
         return self.runs[0].arm
 
+    @property
+    def message(self) -> Message | None:
+        """The first one, if the unit is a NetPIPE."""
+        load = self.runs[0].load
+        return load if isinstance(load, Message) else None
+
 
 def load_of(run: Run, study: Study) -> experiment.Load:
     """Returns the load of the model machine."""
+    assert isinstance(run.load, Workload)
     made = comparison.load_of(run.load, run.cores, run.seed, log=study.log and not run.is_baseline)
     return dataclasses.replace(made, options={"any-connection": True}) if study.any_connection else made
 
@@ -107,11 +124,11 @@ def _of_repeat(study: Study, repeat: int) -> Iterator[Run]:
             seen = set()
             for swept in combinations(study, arm):
                 words = words_of(arm, swept)
-                loads = [
-                    load
-                    for load in study.loads
-                    if not is_left_out(study, {"arm": arm.name, "cores": cores, "load": load.name, "rate": load.rate, **swept})
+                setting: dict[str, Value] = {"arm": arm.name, "cores": cores, **swept}
+                loads: list[Workload | Message] = [
+                    load for load in study.loads if not is_left_out(study, {**setting, "load": load.name, "rate": load.rate})
                 ]
+                loads += [message for message in study.messages if not is_left_out(study, {**setting, "load": message.name})]
                 if loads and (why := settings.conflict(dict(word.split("=", 1) for word in words))):
                     raise study.mistake(f"{why}; leave this combination out by [[leave_out]]", "settings")
                 for load in loads:
@@ -148,15 +165,17 @@ def _baselines(study: Study, arm: Arm, cores: int, swept: Mapping[str, Value], r
             yield Run(arm, cores, kept, words, load, repeat, study.seed + repeat)
 
 
-def units(found: Sequence[Run], *, alone: bool = False) -> list[Unit]:
-    """Returns the boots, in the order of their first runs. `alone`: each run has a boot of its own."""
+def units(study: Study, *, alone: bool = False) -> list[Unit]:
+    """Returns the boots, in the order of their first runs. `alone`: each run with a load has a boot of its own. Raises as `runs`."""
     boots: dict[Any, list[Run]] = {}
-    for number, run in enumerate(found):
-        is_shared = run.arm.is_linux and not run.is_baseline and not alone
-        key = (run.arm.name, run.cores, run.words, run.repeat) if is_shared else number
+    for number, run in enumerate(runs(study)):
+        message = run.load.of if isinstance(run.load, Message) else None
+        is_shared = message or (run.arm.is_linux and not run.is_baseline and not alone)
+        key = (run.arm.name, run.cores, run.words, run.repeat, message) if is_shared else number
         boots.setdefault(key, []).append(run)
     # Within a boot the loads are in the file's order, whatever the order of the study is, because later ones depend on earlier ones.
-    return [Unit(tuple(sorted(boot, key=lambda run: (run.load.name, run.load.rate)))) for boot in boots.values()]
+    place = {load: number for number, load in enumerate((*study.loads, *study.messages))}
+    return [Unit(tuple(sorted(boot, key=lambda run: place.get(run.load, 0)))) for boot in boots.values()]
 
 
 def names(units_of_study: Sequence[Unit], study: Study, programs: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[Unit, Run]]:
@@ -165,13 +184,18 @@ def names(units_of_study: Sequence[Unit], study: Study, programs: Mapping[str, M
     for unit in units_of_study:
         before: list[str] = []
         for run in unit.runs:
-            taking_part = {} if run.arm.machine else {**programs[COMMON], **programs[run.arm.system]}
+            taking_part = {} if run.arm.machine else {**programs[COMMON], **programs[program_of(run)]}
             name = cache.digest(json.dumps({**identity(run, study), "before": before, "programs": taking_part}, sort_keys=True))
             if name in found:
                 raise UsageError(f"two runs are the same: {found[name][1].title}; {run.title}")
             found[name] = (unit, run)
             before.append(name)
     return found
+
+
+def program_of(run: Run) -> str:
+    """Returns the key of the programs that the run boots. Linux has memcached and NetPIPE in one image."""
+    return NETPIPE if isinstance(run.load, Message) and not run.arm.is_linux else run.arm.system
 
 
 def identity(run: Run, study: Study) -> dict[str, Any]:
@@ -184,7 +208,7 @@ def identity(run: Run, study: Study) -> dict[str, Any]:
         "place": [arm.machine, arm.address, arm.service, *arm.client] if arm.machine else [arm.model, _model(arm.model)[1]],
         "cores": run.cores,
         "words": sorted(run.words),
-        "load": load_of(run, study).member(),
+        "load": {"seed": run.seed, **dataclasses.asdict(run.load)} if isinstance(run.load, Message) else load_of(run, study).member(),
         "repeat": run.repeat,
         "cable_us": study.cable_us,
     }
@@ -206,7 +230,7 @@ def columns(name: str, run: Run, study: Study) -> dict[str, Any]:
         **settings.columns(run.settings),
         "settings": json.dumps(run.settings, sort_keys=True),
         **{f"{schema.SET}{axis}": run.swept.get(axis, run.settings.get(axis)) for axis in other_axes(study)},
-        "rate_wanted": run.load.rate_of(run.cores),
+        "rate_wanted": run.rate,
     }
 
 
@@ -230,5 +254,7 @@ def order_of(unit: Unit, study: Study) -> dict[str, Any]:
         "words": list(first.words),
         "seed": first.seed,
         "cable_us": study.cable_us,
-        "loads": [dataclasses.asdict(load_of(run, study)) for run in unit.runs],
+        "loads": [] if unit.message else [dataclasses.asdict(load_of(run, study)) for run in unit.runs],
+        "sizes": [run.load.bytes for run in unit.runs if isinstance(run.load, Message)],
+        "trips": unit.message.of.repeats if unit.message else 0,
     }

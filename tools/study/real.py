@@ -26,9 +26,8 @@ GRACE_SECONDS = 180.0
 PERCENTILES = {"p50_us": "p50_ns", "p90_us": "p90_ns", "p95_us": "p95_ns", "p99_us": "p99_ns", "p999_us": "p99.9_ns", "max_us": "p100_ns"}
 
 
-def prepare(name: str, address: str, machines: str | None) -> None:
-    """Builds the load generator. Raises Failure if the machine does not answer."""
-    build.build_load()
+def reach(name: str, address: str) -> None:
+    """Raises Failure if the machine does not answer."""
     _ask(name, address, ["status"])
 
 

@@ -13,6 +13,7 @@ A command may be any program that passes standard input and output on, such as s
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 from tools.compare.plan import NAME
@@ -41,6 +42,17 @@ class Rig:
         if not self.command:
             return "the lines above say why"
         return f"does `{' '.join(self.command)}` start a worker? The lines above say what it wrote"
+
+
+def chosen(jobs: int | None, file: str | None) -> list[Rig]:
+    """Returns the rigs of `--jobs` or `--rigs`. By default each core of this host has a worker. Raises Failure or UsageError."""
+    if jobs is not None and file:
+        raise UsageError("--jobs and --rigs exclude each other", "a rig has a member jobs")
+    if file:
+        return read(Path(file))
+    if jobs is not None and not 1 <= jobs <= JOBS_MAX:
+        raise UsageError(f"--jobs takes 1 to {JOBS_MAX}, not {jobs}")
+    return [Rig("here", jobs=jobs or len(os.sched_getaffinity(0)))]
 
 
 def read(path: Path) -> list[Rig]:

@@ -20,7 +20,8 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from tools.errors import Failure, UsageError
-from tools.study import schema
+from tools.study import published_runs, schema
+from tools.study.repeats import Repeats, of_codes
 
 CSV_NULLS = ["", "NA", "NaN", "nan", "null", "None"]
 # The parts of a group's name, and the settings of a run, in the order of tables.
@@ -83,23 +84,39 @@ class Runs:
     def further_settings(self) -> list[str]:
         return [name for name in self.table.column_names if name.startswith(schema.SET)]
 
+    def coded(self, name: str) -> tuple[np.ndarray, list[Any]]:
+        """A column as numbers of its distinct values, and these values as values() has them."""
+        if name not in self.table.column_names or not len(self):
+            return np.zeros(len(self), int), [None]
+        encoded = self.table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        numbers: dict[Any, int] = {}
+        # NaN and null are one value.
+        codes = np.array([numbers.setdefault(_plain(value), len(numbers)) for value in encoded.dictionary.to_pylist()])
+        return codes[encoded.indices.to_numpy(zero_copy_only=False)], list(numbers)
+
+    def among(self, name: str, wanted: Sequence[Any]) -> np.ndarray:
+        """For each row, whether the column has one of these values."""
+        codes, values = self.coded(name)
+        return np.array([value in wanted for value in values])[codes]
+
     def varying(self, names: Sequence[str]) -> list[str]:
         """Those of the columns that have more than one value, where a missing value counts as one."""
-        return [name for name in names if name in self.table.column_names and len(set(self.values(name).tolist())) > 1]
+        return [name for name in names if name in self.table.column_names and len(self.coded(name)[1]) > 1]
 
-    def places(self, names: Sequence[str]) -> list[tuple[dict[str, Any], np.ndarray]]:
-        """The rows of each combination of values, by their numbers, in a stable order."""
-        columns = [self.values(name) for name in names]
-        keys = zip(*columns, strict=True) if columns else iter([()] * len(self))
-        found: dict[tuple, list[int]] = {}
-        for at, key in enumerate(keys):
-            found.setdefault(key, []).append(at)
-        return [(dict(zip(names, key, strict=True)), np.array(found[key])) for key in sorted(found, key=_order)]
+    def combinations(self, names: Sequence[str]) -> tuple[list[dict[str, Any]], Repeats]:
+        """The combinations of values, in a stable order, and the rows of each."""
+        columns = [self.coded(name) for name in names]
+        of = of_codes([np.zeros(len(self), int), *(codes for codes, _ in columns)])
+        keys = [tuple(values[code] for (_, values), code in zip(columns, each)) for each in zip(*(codes[of.first] for codes, _ in columns))]
+        keys = keys if columns else [()] * len(of)
+        order = sorted(range(len(keys)), key=lambda at: _order(keys[at]))
+        return [dict(zip(names, keys[at], strict=True)) for at in order], of.ordered(np.array(order, int))
 
     def groups(self, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], Runs]]:
         """Yields the rows of each combination of values, in a stable order."""
-        for key, places in self.places(names):
-            yield key, Runs(self.table.take(pa.array(places)), self.source)
+        keys, of = self.combinations(names)
+        for key, rows in zip(keys, of.rows()):
+            yield key, Runs(self.table.take(pa.array(rows)), self.source)
 
 
 def _plain(value: Any) -> Any:
@@ -134,6 +151,8 @@ def _read_one(place: Path) -> pa.Table:
     if not path.is_file():
         hint = "./neap sweep writes it" if place.is_dir() else "it takes a study's folder, a Parquet file or a CSV file"
         raise Failure(f"{path}: no such file", hint)
+    if path.suffix.lower() == ".csv" and published_runs.is_published(path):
+        return published_runs.read(path)
     try:
         if path.suffix.lower() == ".csv":
             options = csv.ConvertOptions(null_values=CSV_NULLS, strings_can_be_null=True)
@@ -180,8 +199,8 @@ def _where(table: pa.Table, where: str) -> pa.Table:
 def measured(runs: Runs) -> tuple[Runs, list[Excluded]]:
     """Drops failed runs and baselines, and says how many."""
     excluded: list[Excluded] = []
-    runs = drop(runs, runs.values("status") == schema.FAILED, "the run failed", excluded)
-    return drop(runs, np.isin(runs.values("load").astype(str), schema.BASELINES), "a baseline without requests", excluded), excluded
+    runs = drop(runs, runs.among("status", [schema.FAILED]), "the run failed", excluded)
+    return drop(runs, runs.among("load", schema.BASELINES), "a baseline without requests", excluded), excluded
 
 
 def drop(runs: Runs, bad: np.ndarray, reason: str, excluded: list[Excluded]) -> Runs:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,7 @@ from tools.study import command, engine, plan, rigs, study_file
 from tools.study.engine import Pending
 from tools.study.folder import StudyFolder, write_text
 from tools.study.plan import Run
-from tools.study.study_file import Study
+from tools.study.study_file import Message, Study
 
 # By the kind of search, its axis, and whether the values rise on the way to the worst.
 AXES = {"itr-max": ("itr_us", True), "rapl-min": ("rapl_w", False), "peak-rate": ("rate", True)}
@@ -165,16 +164,12 @@ def search(kind: str, file: str, sla: str, out: str | None, jobs: int | None, ri
     study = study_file.read(Path(file))
     if axis != "rate" and axis not in study.axes:
         raise study.mistake(f"{kind} searches over {axis}; add it, such as {axis} = {{ from = 2, to = 500, step = 2 }}", "settings")
-    if jobs is not None and not 1 <= jobs <= rigs.JOBS_MAX:
-        raise UsageError(f"--jobs takes 1 to {rigs.JOBS_MAX}, not {jobs}")
-    units = plan.units(plan.runs(study), alone=True)
-    chosen = rigs.read(Path(rigs_file)) if rigs_file else engine.default_rigs(jobs or len(os.sched_getaffinity(0)))
-    engine.require_rigs(units, chosen)
-    command.require_machines(study, Path(machines))
+    units = plan.units(study, alone=True)
+    chosen = command.rigs_for(study, units, jobs, rigs_file, machines)
     path = Path(out or f"{Path(file).stem}.study")
     folder = StudyFolder(path)
     with command.only_one(path):
-        found = _run(command.Sweep(study, units, folder), chosen, machines, axis, rises, limit)
+        found = _run(command.Sweep(study, units, folder), chosen, axis, rises, limit)
     document = {"search": kind, "sla": limit.text, "axis": axis, "found": [_member(one) for one in found]}
     write_text(path / RESULT, json.dumps(document, indent=1) + "\n")
     print(json.dumps(document, indent=1) if as_json else "\n".join(one.text(axis, limit) for one in found))
@@ -191,7 +186,9 @@ def _member(one: Bisection) -> dict[str, Any]:
 
 
 def _value(run: Run, axis: str) -> float | None:
-    """Returns a run's value on the axis; None if its arm fixes the setting."""
+    """Returns a run's value on the axis; None if its arm fixes the setting, or if it has no requests."""
+    if isinstance(run.load, Message) or run.load.is_idle:
+        return None
     value = run.load.rate if axis == "rate" else run.swept.get(axis)
     return float(value) if isinstance(value, (int, float)) else None
 
@@ -199,27 +196,28 @@ def _value(run: Run, axis: str) -> float | None:
 def _combination(run: Run, axis: str) -> str:
     others = [f"{name}={value}" for name, value in run.swept.items() if name != axis]
     cores = [f"{run.cores} cores"] if run.cores > 1 else []
-    rate = "" if axis == "rate" else f" at {run.load.rate_of(run.cores):g}/s"
+    rate = "" if axis == "rate" else f" at {run.rate:g}/s"
     return ", ".join([run.arm.name, *cores, *others, f"{run.load.name}{rate}"])
 
 
 def grouped(study: Study, runs: Mapping[str, Run], axis: str) -> dict[str, dict[float, list[str]]]:
-    """Returns the names of the runs by combination and value."""
-    found: dict[str, dict[float, list[str]]] = {}
+    """Returns the names of the runs by combination and value. Combinations are in the file's order, whatever the order of the runs is."""
+    in_order = plan.runs(dataclasses.replace(study, order="given", repeats=1))
+    found: dict[str, dict[float, list[str]]] = {_combination(run, axis): {} for run in in_order if _value(run, axis) is not None}
     for name, run in runs.items():
         value = _value(run, axis)
-        if not run.is_baseline and value is not None and not run.load.is_idle:
-            found.setdefault(_combination(run, axis), {}).setdefault(value, []).append(name)
+        if value is not None:
+            found[_combination(run, axis)].setdefault(value, []).append(name)
     if not found:
         raise study.mistake(f"no run has a number for {axis}; add values", "settings")
     return found
 
 
-def _run(sweep: command.Sweep, chosen: Sequence[rigs.Rig], machines: str, axis: str, rises: bool, limit: Limit) -> list[Bisection]:
+def _run(sweep: command.Sweep, chosen: Sequence[rigs.Rig], axis: str, rises: bool, limit: Limit) -> list[Bisection]:
     def report(done: Pending, outcome: Mapping[str, Any], started: float, took_s: float) -> None:
         sweep.keep(done, outcome, started, took_s, ())
 
-    running = engine.Engine(chosen, command.preparation(sweep, machines), report)
+    running = engine.Engine(chosen, command.preparation(sweep), report)
     with running.started():
         sweep.begin(running.programs)
         names = grouped(sweep.study, sweep.names, axis)
@@ -229,6 +227,7 @@ def _run(sweep: command.Sweep, chosen: Sequence[rigs.Rig], machines: str, axis: 
                 wanted = {name for one, value in steps for name in names[one.title][value]}
                 pending = sweep.pending(only=wanted)
                 if pending:
+                    running.reach(pending)
                     with progress.step(f"{len(pending)} runs for {len(steps)} of {len(searches)} searches"):
                         running.run(pending)
                 for one, value in steps:

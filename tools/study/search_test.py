@@ -58,6 +58,7 @@ def run(folder: Path, kind: str, sla: str = "p99<500us", study: str = STUDY) -> 
 def test_itr_max_finds_the_boundary_with_few_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     found = run(tmp_path, "itr-max")
     slow, fast = (found[f"Neap, frequency_ghz={ghz}, etc at 10000/s"] for ghz in (1.2, 2.9))
+    assert list(found.values()) == [slow, fast], "in the file's order"
     # p99 is 491 us at 480 us, and 501 us at 490 us.
     assert (fast["best"]["value"], fast["stopped_by"]["value"]) == (480, 490)
     assert (slow["best"]["value"], slow["stopped_by"]["value"]) == (420, 430)

@@ -107,9 +107,17 @@ def word(name: str, value: Value, system: str, cpu: CpuModel | None) -> str:
         return f"power_limit={value:.15g}W"
     if system != NEAP:
         linux.settings([f"{name}={value}"])
-    elif expected := NEAP_SETTINGS[name].expected(value):
-        raise UsageError(f"{name} takes {expected}, not {_shown(value)}")
+    else:
+        _check(name, value, cpu)
     return f"{name}={value}"
+
+
+def _check(name: str, value: Value, cpu: CpuModel | None) -> None:
+    """Raises UsageError for a value that Neap's setting does not take, on the modelled CPU or on any machine."""
+    if expected := NEAP_SETTINGS[name].expected(value):
+        raise UsageError(f"{name} takes {expected}, not {_shown(value)}")
+    if name == "dca" and value == "on" and cpu is not None:
+        raise UsageError("dca=on needs a CPU and a chipset with direct cache access, which no modelled machine has; sweep it on a real one")
 
 
 def _itr(value: Value, system: str) -> str:
@@ -148,10 +156,8 @@ def check_words(words: Sequence[str], system: str, cpu: CpuModel | None) -> None
         name, _, value = each.partition("=")
         if name == "ip":
             raise UsageError("ip= is the study's own word; leave it out")
-        kind = NEAP_SETTINGS.get(name)
-        given = int(value) if value.isdecimal() else value
-        if kind is not None and (expected := kind.expected(given)):
-            raise UsageError(f"{name} takes {expected}, not {value}")
+        if name in NEAP_SETTINGS:
+            _check(name, int(value) if value.isdecimal() else value, cpu)
 
 
 def conflict(words: Mapping[str, str]) -> str:

@@ -27,6 +27,9 @@ from tools.toml_tables import Mistake, is_number, list_of, made, parse, read_tex
 ARMS_MAX, LOADS_MAX, VALUES_MAX, REPEATS_MAX, LEFT_OUT_MAX = 12, 100, 2000, 1000, 200
 RATES_MAX = 200
 ORDERS = ("random", "given")
+# Of a NetPIPE: ./neap fit knows its rows by the name. The model machine measures powers of two (tools/model/pair.py).
+PING_PONG_NAME = re.compile(r"(ping_pong|netpipe)[A-Za-z_-]{0,21}")
+MESSAGE_BYTES, TRIPS_MAX = tuple(1 << shift for shift in range(1, 21)), 100_000
 # Members of [[leave_out]] beside the settings.
 LEFT_OUT_BY = ("arm", "cores", "load", "rate")
 WINDOW_MS_DEFAULT = 100.0
@@ -82,8 +85,31 @@ class Checks:
 
 
 @dataclasses.dataclass(frozen=True)
+class PingPong:
+    """NetPIPE between two machines of the same arm. sizes: bytes of messages. repeats: round trips of a trial."""
+
+    name: str = "ping_pong"
+    about: str = ""
+    sizes: tuple[int, ...] = (64, 1024, 8192)
+    repeats: int = 50
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """One size of a NetPIPE, in place of a load."""
+
+    of: PingPong
+    bytes: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.of.name}.{self.bytes}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Study:
-    """axes: by the setting's name, its values. loads: one for each rate. left_out: conditions, each by member its values."""
+    """axes: by the setting's name, its values. loads: one for each rate. messages: NetPIPE's. left_out: conditions, each by member its
+    values."""
 
     title: str
     seed: int
@@ -92,6 +118,7 @@ class Study:
     arms: tuple[Arm, ...]
     axes: Mapping[str, tuple[Value, ...]]
     loads: tuple[Workload, ...]
+    messages: tuple[Message, ...]
     baselines: Baselines
     checks: Checks
     left_out: tuple[Mapping[str, tuple[Value, ...]], ...]
@@ -134,7 +161,7 @@ def parsed(text: str, name: str) -> Study:
 
 MEMBERS = (
     *("title", "seed", "order", "repeats", "model", "warm_up_ms", "window_ms", "log", "cable_us", "any_connection"),
-    *("arms", "settings", "loads", "baselines", "checks", "leave_out"),
+    *("arms", "settings", "loads", "ping_pong", "baselines", "checks", "leave_out"),
 )
 
 
@@ -163,6 +190,7 @@ def _study(table: Mapping[str, Any], text: str, name: str) -> Study:
         arms=_arms(table),
         axes=_axes(table.get("settings", {})),
         loads=_loads(table, numbers),
+        messages=_messages(table),
         baselines=made(Baselines, table.get("baselines", {}), "baselines"),
         checks=made(Checks, table.get("checks", {}), "checks"),
         left_out=(),
@@ -301,11 +329,30 @@ def _loads(table: Mapping[str, Any], numbers: Mapping[str, float]) -> tuple[Work
             is_name = NAME.fullmatch(one.name) is not None and one.name not in BASELINES
             require(is_name, f"'{one.name}' is no name: letters, digits and _ . - only, at most 40", "loads", at, "name")
             found.append(one)
-    require(bool(found), 'there is no load; write [[loads]] with name = "etc", mix = "etc" and a rate')
+    return tuple(found)
+
+
+def _messages(table: Mapping[str, Any]) -> tuple[Message, ...]:
+    found: list[Message] = []
+    for at, each in enumerate(list_of(table, "ping_pong", LOADS_MAX)):
+        one = made(PingPong, each, "ping_pong", at)
+        is_name = PING_PONG_NAME.fullmatch(one.name) is not None
+        message = f"'{one.name}' is no name of a NetPIPE: ping_pong or netpipe, and then letters, _ and - only, at most 30"
+        require(is_name, message, "ping_pong", at, "name")
+        require(one.name not in [message.of.name for message in found], f"two are named '{one.name}'", "ping_pong", at, "name")
+        good = 0 < len(set(one.sizes)) == len(one.sizes) and all(size in MESSAGE_BYTES for size in one.sizes)
+        require(good, "sizes is a list of powers of two from 2 to 1048576 bytes, each once", "ping_pong", at, "sizes")
+        require(1 <= one.repeats <= TRIPS_MAX, f"repeats is 1 to {TRIPS_MAX} round trips, not {one.repeats}", "ping_pong", at, "repeats")
+        found += [Message(one, size) for size in sorted(one.sizes)]
     return tuple(found)
 
 
 def _check_loads(study: Study) -> None:
+    is_there = bool(study.loads or study.messages)
+    require(is_there, 'there is no load; write [[loads]] with name = "etc", mix = "etc" and a rate, or [[ping_pong]]')
+    real = next((arm.name for arm in study.arms if arm.machine), "")
+    message = f"NetPIPE runs between two modelled machines, and the arm {real} is a real one; leave [[ping_pong]] out"
+    require(not (study.messages and real), message, "ping_pong", 0)
     at, name = -1, ""
     for one in study.loads:
         at, name = (at, name) if one.name == name else (at + 1, one.name)
@@ -339,7 +386,7 @@ def _known_values(study: Study, name: str) -> Sequence[Value]:
     if name == "cores":
         return sorted({number for arm in study.arms for number in arm.cores})
     if name == "load":
-        return list(dict.fromkeys(load.name for load in study.loads))
+        return list(dict.fromkeys(load.name for load in (*study.loads, *study.messages)))
     if name == "rate":
         return list(dict.fromkeys(load.rate for load in study.loads))
     return study.axes[name]

@@ -68,25 +68,39 @@ def test_the_order_is_random_within_a_repeat_and_repeats():
 
 
 def test_linux_measures_all_loads_of_a_setting_in_one_boot_and_in_one_order():
-    found = plan.units(expanded(SMALL))
+    text = SMALL.replace('"etc"\nmix', '"usr"\nmix').replace("[1000, 2000]", "[2000, 1000]")
+    found = plan.units(study_file.parsed(text, "study.toml"))
     boots = [unit for unit in found if unit.arm.is_linux]
     assert len(boots) == 2 * 2
-    assert {tuple((run.load.name, run.load.rate) for run in unit.runs) for unit in boots} == {
-        (("etc", 1000), ("etc", 2000), ("get", 25000))
-    }
+    loads = {tuple((run.load.name, run.rate) for run in unit.runs) for unit in boots}
+    assert loads == {(("usr", 2000), ("usr", 1000), ("get", 25000))}, "the file's order"
     assert all(len(unit.runs) == 1 for unit in found if not unit.arm.is_linux)
+
+
+def test_netpipe_s_sizes_are_rows_of_one_boot():
+    text = SMALL + '[[leave_out]]\narm = "Linux"\nload = "ping_pong.*"\n[[ping_pong]]\nsizes = [8192, 64]\nrepeats = 20\n'
+    study = study_file.parsed(text, "study.toml")
+    found = [unit for unit in plan.units(study) if unit.message]
+    # Two intervals at one core, one at two cores; two frequencies; two repeats.
+    assert len(found) == 3 * 2 * 2 and {unit.arm.name for unit in found} == {"Neap"}
+    assert {tuple(run.load.name for run in unit.runs) for unit in found} == {("ping_pong.64", "ping_pong.8192")}
+    order = plan.order_of(found[0], study)
+    assert (order["sizes"], order["trips"], order["loads"]) == ([64, 8192], 20, [])
+    programs = {"model": {}, "neap": {"neap image": "a"}, "linux": {}, "netpipe": {"netpipe image": "b"}}
+    before, after = (plan.names(found, study, {**programs, "neap": {"neap image": image}}) for image in "ac")
+    assert set(before) == set(after), "its image is another one"
 
 
 def test_a_run_is_named_by_all_that_it_depends_on():
     study = study_file.parsed(SMALL, "study.toml")
     programs = {"model": {"QEMU": "1"}, "neap": {"neap image": "a"}, "linux": {"linux image": "b"}}
-    named = plan.names(plan.units(plan.runs(study)), study, programs)
+    named = plan.names(plan.units(study), study, programs)
     assert len(named) == len(plan.runs(study)) and all(re.fullmatch("[0-9a-f]{16}", name) for name in named)
-    changed = plan.names(plan.units(plan.runs(study)), study, {**programs, "neap": {"neap image": "c"}})
+    changed = plan.names(plan.units(study), study, {**programs, "neap": {"neap image": "c"}})
     common = set(named) & set(changed)
     assert {named[name][1].arm.name for name in common} == {"Linux"}
     longer = study_file.parsed(SMALL.replace("window_ms = 40", "window_ms = 50"), "study.toml")
-    assert not set(named) & set(plan.names(plan.units(plan.runs(longer)), longer, programs))
+    assert not set(named) & set(plan.names(plan.units(longer), longer, programs))
 
 
 def test_the_project_s_own_studies_are_valid():
@@ -115,7 +129,10 @@ def test_the_project_s_own_studies_are_valid():
         ("cores = [1, 2]", 'cores = "two"', 8, "arms[0].cores is a list of numbers"),
         ("cores = [1, 2]", "kores = 1", 8, "arms[0] has no member 'kores'; its members are name, system"),
         ('system = "linux"', 'system = "minix"', 12, "system is one of neap, linux, linux-13, not 'minix'"),
-        ('"rsc=off"', '"rsc=off",\n "tso=loud"', 10, "tso takes off copy chain, not loud"),
+        ('"rsc=off"', '"rsc=off",\n "tso=loud"', 10, "tso takes off copy chain, not 'loud'"),
+        ('"rsc=off"', '"dca=on"', 9, "dca=on needs a CPU and a chipset with direct cache access, which no modelled machine has"),
+        ("[checks]", "[[ping_pong]]\nsizes = [100]\n[checks]", 25, "sizes is a list of powers of two from 2 to 1048576"),
+        ("[checks]", "[[ping_pong]]\nname = 'np'\n[checks]", 25, "'np' is no name of a NetPIPE: ping_pong or netpipe"),
         ('"rsc=off"', '"ip=10.0.0.1"', 9, "ip= is the study's own word; leave it out"),
         ('"governor=schedutil"', '"rsc=off"', 13, "Linux on the model machine takes the words"),
         ('"governor=schedutil"', '"governor=schedutil", "pstate=12"', 13, "leave one of them out"),

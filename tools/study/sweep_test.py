@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from tools.errors import Failure, UsageError
 from tools.process import wait_until
-from tools.study import command, schema
+from tools.study import command, modelled, schema
 from tools.study.folder import RUNS
 
 KILLS = 50
@@ -208,6 +208,20 @@ def test_runs_of_other_programs_are_not_mixed(tmp_path: Path):
         sweep(tmp_path)
 
 
+def test_a_build_during_a_sweep_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tools.study.engine.RESTART_SECONDS", 0.0)
+    write_files(tmp_path, failing="rebuilt")
+    with pytest.raises(Failure, match=f"no worker is left for {RUNS_OF_STUDY} units .*here has other versions of: neap image"):
+        sweep(tmp_path)
+    assert not table(tmp_path), "a run of the other image was kept"
+    image = tmp_path / "image"
+    image.write_bytes(b"1")
+    monkeypatch.setattr(modelled, "_prepared", {image: modelled._signature(image)})
+    assert modelled.rebuilt() is None
+    image.write_bytes(b"22")
+    assert modelled.rebuilt() == image
+
+
 def test_baselines_stand_beside_the_runs_with_their_settings(tmp_path: Path):
     write_files(tmp_path, study=STUDY + "[baselines]\nidle = true\npolling = true\n")
     assert sweep(tmp_path) == 0
@@ -227,3 +241,18 @@ def test_other_files_are_left_alone(tmp_path: Path):
     with pytest.raises(UsageError, match="has other files"):
         sweep(tmp_path)
     assert not (tmp_path / "journal").exists()
+
+
+def test_a_machine_that_is_down_matters_only_if_runs_of_it_are_missing(tmp_path: Path):
+    (tmp_path / "machines.toml").write_text('[machines.rack1]\nserial = "1"\n')
+    study = STUDY.replace('name = "Neap"', 'name = "rack"\nmachine = "rack1"\naddress = "10.0.0.5"').replace("repeats = 2", "repeats = 1")
+    options = {"machines": str(tmp_path / "machines.toml")}
+    write_files(tmp_path, jobs=2, failing="down", study=study)
+    with pytest.raises(Failure, match="rack1 does not answer"):
+        sweep(tmp_path, **options)
+    assert not (tmp_path / "journal").exists(), "a run began"
+    write_files(tmp_path, jobs=2, study=study)
+    assert sweep(tmp_path, **options) == 0
+    write_files(tmp_path, jobs=2, failing="down", study=study)
+    assert sweep(tmp_path, **options) == 0, "all runs were there"
+    assert len(table(tmp_path)) == len(journal(tmp_path)) == RUNS_OF_STUDY // 2

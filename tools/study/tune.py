@@ -61,7 +61,7 @@ def tune(
     objective: str = "power",
     latency: str = "p99_us",
     where: str | None = None,
-    guard: float = 5.0,
+    guard: float = 1.0,
     trials: int = 30,
     gain: float = 0.05,
     seconds_max: float | None = None,
@@ -94,6 +94,9 @@ def tune(
                 "--live takes one machine, or --model instead of it", "./neap tune --live 10.0.0.7, or ./neap tune --live --model e5-2690"
             )
         grid = tune_grid.product(_axes(itr, frequency, axes))
+        for one in grid.axes:
+            for value in one.values:
+                tune_live.words({one.name: value})
         load = Offered(preset, rate, wanted.trial_seconds, _warm_up(warm_up, model), connections, latency)
         plants = _plants(places, model, cores, load_target, token_file, load, seed)
         return _on_machine(plants, grid, wanted, load, trace, Path(out) if out else None, as_json)

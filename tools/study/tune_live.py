@@ -18,8 +18,9 @@ from typing import Any, Protocol
 
 from tools.control_client import Control, Refused
 from tools.errors import Failure, UsageError
+from tools.study import settings
 from tools.study.schema import SET
-from tools.study.tune_grid import FREQUENCY, IDLE, ITR, LIMIT, Value, shown
+from tools.study.tune_grid import Value, shown
 
 PATIENCE_SECONDS = 30.0
 RETRY_SECONDS = 1.0
@@ -59,12 +60,13 @@ class Plant(Protocol):
 
 
 def words(setting: Setting) -> list[tuple[str, str]]:
-    """The setting's names and values as control and the command line take them (docs/policy.md)."""
-    forms = {ITR: ("itr", "{:g}us"), FREQUENCY: ("pstate", "{:g}GHz"), LIMIT: ("power_limit", "{:g}W"), IDLE: ("idle", "{}")}
+    """The setting's names and values as control and the command line take them (docs/policy.md). Raises UsageError for a value that no
+    machine takes."""
     found = []
     for name, value in setting.items():
-        word, form = forms.get(name, (name.removeprefix(SET), "{:g}" if isinstance(value, (int, float)) else "{}"))
-        found.append((word, form.format(value)))
+        given = int(value) if isinstance(value, float) and value.is_integer() else value
+        word, _, text = settings.word(name.removeprefix(SET), given, settings.NEAP, None).partition("=")
+        found.append((word, text))
     return found
 
 

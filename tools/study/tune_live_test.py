@@ -69,10 +69,10 @@ class Machine:
                 connection.sendall(f"ok {name}={value}\n".encode())
 
     def latency(self) -> float:
-        return 100 / float(self.settings["pstate"].removesuffix("GHz")) + 1.05 * float(self.settings["itr"].removesuffix("us"))
+        return 100 / (float(self.settings["pstate"]) / 10) + 1.05 * float(self.settings["itr"].removesuffix("us"))
 
     def power(self) -> float:
-        return 50 * float(self.settings["pstate"].removesuffix("GHz")) ** 0.9 * float(self.settings["itr"].removesuffix("us")) ** -0.1
+        return 50 * (float(self.settings["pstate"]) / 10) ** 0.9 * float(self.settings["itr"].removesuffix("us")) ** -0.1
 
     def step(self, seconds: float, warm_up: float) -> Measured:
         watts, took = self.power(), seconds + warm_up
@@ -147,8 +147,8 @@ def test_a_lost_machine_is_named_with_its_last_setting_and_the_remedy() -> None:
 
 
 def test_a_refused_setting_leaves_the_machine_at_the_safe_one() -> None:
-    with Machine(refuses="pstate,1.2") as machine:
-        with pytest.raises(Failure, match=r"pstate=1.2GHz: error: pstate: not here; the machine is at ITR 2 us, 2.9 GHz"):
+    with Machine(refuses="pstate,12") as machine:
+        with pytest.raises(Failure, match=r"pstate=12: error: pstate: not here; the machine is at ITR 2 us, 2.9 GHz"):
             plant(machine).measure(RISKY, SAFE, 500.0)
         assert machine.is_at(SAFE)
 
@@ -176,7 +176,7 @@ def test_an_sla_that_no_setting_meets_names_the_nearest_and_keeps_the_safe_setti
 def test_the_words_of_a_setting() -> None:
     setting = {ITR: 8, FREQUENCY: 2.4, "rapl_w": 60, "idle": "c6", "set_tso": "off", "set_rx_ring": 512}
     assert [f"{name},{value}" for name, value in tune_live.words(setting)] == [
-        *("itr,8us", "pstate,2.4GHz", "power_limit,60W", "idle,c6", "tso,off", "rx_ring,512"),
+        *("itr,8us", "pstate,24", "power_limit,60W", "idle,c6", "tso,off", "rx_ring,512"),
     ]
 
 

@@ -11,7 +11,7 @@ def add(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("--sla", default="500", metavar="US", help="largest latency in us; with --day several, like 200,300,500 (500)")
     tune.add_argument("--latency", default="p99_us", metavar="COLUMN", help="the latency of the SLA (p99_us)")
     tune.add_argument("--objective", choices=("power", "energy"), default="power", help="power, or energy per request (power)")
-    tune.add_argument("--guard", type=float, default=5.0, metavar="PERCENT", help="trials keep this distance from the SLA at first (5)")
+    tune.add_argument("--guard", type=float, default=1.0, metavar="PERCENT", help="trials keep at least this distance from the SLA (1)")
     tune.add_argument("--trials", type=int, default=30, metavar="N", help="largest number of trials (30)")
     tune.add_argument("--gain", type=float, default=0.05, metavar="PERCENT", help="end if no setting promises to save this much (0.05)")
     tune.add_argument("--seconds-max", type=float, metavar="S", help="end after this time of the host")

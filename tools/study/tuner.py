@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: BSL-1.0
 """Constrained Bayesian optimisation over a grid: the setting of least power whose latency meets an SLA.
 
-A trial violates the SLA at the cost of real requests, so a setting is tried only if the model is sure that it meets the SLA:
+A trial violates the SLA at the cost of real requests, so a setting is tried only if the model is sure that it meets the SLA: its predicted
+latency is below the SLA by the guard band, and by three standard deviations of the prediction. While trials are few these are more: the
+quantile of Student's distribution with the same probability. Only of the first trials, which look at each
+axis, it is enough that they are more likely to meet the SLA than to violate it.
 
-- Its predicted latency is below the SLA by the guard band, and by three standard deviations of the prediction. Few trials say little about
-  the model's own parameters. So "three standard deviations" are the quantile of Student's distribution with the same probability.
-- The guard band narrows in proportion to the trials made, to a fifth of its width at the last trial.
-
-Among these settings the tuner takes the one of largest expected improvement. If another setting promises far more, but is not sure yet,
-the tuner takes the safe setting whose trial says most about the other's latency. That may be one that was tried already: its second trial
-halves the noise. The last trials only collect what the others made safe.
+Among the sure settings the tuner takes the one of largest expected improvement. If another setting promises far more, but is not sure yet,
+the tuner takes the sure setting whose trial says most about the other's latency. That may be one that was tried already: its second trial
+halves the noise. It does so only if the trials left can make the other setting sure.
 """
 
 from __future__ import annotations
@@ -23,27 +22,19 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from tools.study.tune_grid import ITR, Grid, Value
-from tools.study.tune_model import Surface
+from tools.study.tune_model import NOISE_MIN, NOISE_MIN_LATENCY, cost_surface, latency_surface
 
 POWER, ENERGY = "power_w", "energy_uj"
-# The prior mean of log(latency / SLA): a setting without evidence exceeds the SLA by a third.
-PRIOR_LATENCY = 0.3
-LENGTH_MAX_LATENCY, LENGTH_MAX_COST = 4.0, 6.0
-# The least standard deviation of a trial's logarithms that the models presume. For latency it decides on safety.
-NOISE_MIN_LATENCY, NOISE_MIN = 0.015, 0.003
 DEVIATIONS = 3.0
-GUARD_SHARE_AT_END = 0.2
-# Degrees of freedom that the kernel's parameters take.
-FITTED_PARAMETERS = 2
-# A safe trial of at least this share of the largest promise is preferred to one that only informs.
-WORTHWHILE_SHARE = 0.25
-COLLECTING_TRIALS = 2
+# The prior counts as so many trials, for the degrees of freedom of Student's distribution.
+PRIOR_TRIALS = 2
+# A sure trial of at least this share of the largest promise is preferred to one that only informs.
+WORTHWHILE_SHARE = 0.5
 # The result's predicted latency is below the SLA by this many standard deviations.
 RESULT_DEVIATIONS = 2.0
-# A start at moderate values needs a safest setting whose latency is at most this share of the SLA.
-CORNER_MAX = 0.5
-# The latency of a trial without a valid latency, as a multiple of the SLA.
-FAILED_LATENCY = 2.0
+# The largest latency that the model learns, as a multiple of the SLA; also that of a trial without a valid latency.
+LATENCY_MAX = 2.0
+FEW_VALUES = 5
 START, GAIN, KNOWLEDGE = "start", "gain", "knowledge"
 MEETS, IN_GUARD_BAND, VIOLATES = "meets", "in the guard band", "violates"
 
@@ -54,7 +45,7 @@ class Goal:
     repeatable: a second trial of a setting may give another result."""
 
     sla_us: float
-    guard: float = 0.05
+    guard: float = 0.01
     trials: int = 30
     gain: float = 0.0005
     repeatable: bool = True
@@ -86,10 +77,8 @@ class Tuner:
         self.goal = goal
         self.trials: list[Trial] = []
         self.ended_because = ""
-        noise_min = NOISE_MIN_LATENCY if goal.repeatable else NOISE_MIN
-        inputs = grid.latency_inputs(goal.sla_us)
-        self._latency = Surface(inputs, prior_mean=PRIOR_LATENCY, length_max=LENGTH_MAX_LATENCY, noise_min=noise_min)
-        self._cost = Surface(grid.inputs(), prior_mean=None, length_max=LENGTH_MAX_COST, noise_min=NOISE_MIN)
+        self._latency = latency_surface(grid, goal.sla_us, NOISE_MIN_LATENCY if goal.repeatable else NOISE_MIN)
+        self._cost = cost_surface(grid)
         self._start = _start_ranks(grid, goal.sla_us)
         self._fitted = 0
 
@@ -103,7 +92,7 @@ class Tuner:
             return self._end(f"{self.goal.trials} trials were made")
         while self._start:
             place = self.grid.place(self._start.pop(0))
-            if not self.trials or self._is_cautious(place):
+            if not self.trials or self._is_likely(place):
                 return Proposal(place, START)
         if not any(trial.verdict != VIOLATES for trial in self.trials):
             if len(self.trials) == 1 and self.goal.repeatable:
@@ -124,14 +113,15 @@ class Tuner:
 
     def best(self) -> int | None:
         """The tried setting of least predicted cost among those that meet the SLA, as far as the model is sure; None if there is none."""
-        tried = sorted({trial.place for trial in self.trials})
-        met = {trial.place for trial in self.trials if trial.verdict != VIOLATES}
+        met = {trial.place: trial for trial in self.trials if trial.verdict != VIOLATES}
         if not met:
             return None
-        if len(self.trials) >= 2 and any(trial.cost is not None for trial in self.trials):
+        if not self.goal.repeatable:
+            return min(met, key=lambda place: met[place].cost or math.inf)
+        if any(trial.cost is not None for trial in self.trials):
             self._fit()
             surface = self._latency
-            sure = [place for place in tried if surface.mean[place] + RESULT_DEVIATIONS * surface.deviation[place] <= 0 and place in met]
+            sure = [place for place in met if surface.mean[place] + RESULT_DEVIATIONS * surface.deviation[place] <= 1]
             if sure:
                 return min(sure, key=lambda place: float(self._cost.mean[place]))
         return min(met, key=lambda place: min(trial.latency_us or math.inf for trial in self.trials if trial.place == place))
@@ -144,92 +134,82 @@ class Tuner:
     def _end(self, why: str) -> None:
         self.ended_because = why
 
-    def _is_cautious(self, place: int) -> bool:
-        """False for a start setting that the trials so far advise against: it was tried, it is riskier on all axes than a setting that
-        violated the SLA, or its latency is likely to be too high if it grows from the safest setting as it did so far."""
-        ranks, wanted = self.grid.ranks, self.grid.ranks[place]
-        ratio = {trial.place: math.exp(self._log_ratio(trial)) for trial in self.trials}
-        if place in ratio or any(value > 1 and bool(np.all(ranks[at] <= wanted)) for at, value in ratio.items()):
-            return False
-        corner = ratio[self.trials[0].place]
-        # The largest growth on each axis alone, of trials that are no riskier there.
-        alone = {
-            axis: value for at, value in ratio.items() if (axis := _only_axis(ranks[at])) is not None and ranks[at][axis] <= wanted[axis]
-        }
-        if (axis := _only_axis(wanted)) is not None:
-            # Twice the relative growth that the moderate value had; without one, a half of the SLA must be left.
-            return alone[axis] * (alone[axis] / corner) ** 2 <= 1 if axis in alone else corner <= CORNER_MAX
-        return corner + 2 * sum(value - corner for value in alone.values()) <= 1
+    def _is_likely(self, place: int) -> bool:
+        """Whether a start setting is new, and more likely to meet the SLA than to violate it."""
+        self._fit()
+        return all(trial.place != place for trial in self.trials) and bool(self._latency.mean[place] <= 1 - self.goal.guard)
 
-    def _log_ratio(self, trial: Trial) -> float:
-        return math.log(FAILED_LATENCY if trial.latency_us is None else max(trial.latency_us, 1e-9) / self.goal.sla_us)
+    def _share(self, trial: Trial) -> float:
+        """The trial's latency as a share of the SLA."""
+        return LATENCY_MAX if trial.latency_us is None else min(LATENCY_MAX, trial.latency_us / self.goal.sla_us)
 
     def _fit(self) -> None:
         if self._fitted == len(self.trials):
             return
         self._fitted = len(self.trials)
-        self._latency.fit([trial.place for trial in self.trials], [self._log_ratio(trial) for trial in self.trials])
+        self._latency.fit([trial.place for trial in self.trials], [self._share(trial) for trial in self.trials])
         priced = [(trial.place, math.log(trial.cost)) for trial in self.trials if trial.cost is not None and trial.cost > 0]
         if priced:
             self._cost.fit(*zip(*priced, strict=True))
 
     def _best_informed(self) -> Proposal | None:
         self._fit()
-        latency, cost, made, goal = self._latency, self._cost, len(self.trials), self.goal
-        share_made = min(1.0, made / goal.trials)
-        guard = goal.guard * (1 - (1 - GUARD_SHARE_AT_END) * share_made)
-        deviations = student.ppf(norm.cdf(DEVIATIONS), max(1, made - FITTED_PARAMETERS))
-        safe = latency.mean <= -np.maximum(guard, deviations * latency.deviation)
-        tried = np.zeros(len(self.grid), bool)
-        tried[[trial.place for trial in self.trials]] = True
-        best_cost = self._best_cost(tried)
-        improvement = best_cost - cost.mean
-        scaled = improvement / cost.deviation
-        expected = improvement * norm.cdf(scaled) + cost.deviation * norm.pdf(scaled)
-        meets = norm.cdf((-guard - latency.mean) / latency.deviation)
-        gain = np.where(safe & ~tried, expected * meets, 0.0)
-        promise = np.where((latency.mean <= -guard) & ~tried, np.maximum(improvement, 0) * meets, 0.0)
-        largest, wanted = float(gain.max()), int(promise.argmax())
-        if max(largest, promise[wanted]) <= goal.gain:
+        goal, latency = self.goal, self._latency
+        places = np.arange(len(self.grid))
+        # Without repeats a setting's one value has the noise for good.
+        deviation = latency.deviation if goal.repeatable else np.hypot(latency.deviation, latency.noise(places))
+        room = 1 - latency.mean
+        tried = np.isin(places, [trial.place for trial in self.trials])
+        sure = room >= np.maximum(goal.guard, self._deviations() * deviation)
+        hoped = np.where(tried, 0.0, self._expected_saving() * norm.cdf((room - goal.guard) / deviation))
+        if hoped.max() <= goal.gain:
             return self._end(f"no setting promises to save {100 * goal.gain:g} %")
-        is_collecting = goal.trials - made <= COLLECTING_TRIALS
-        is_worthwhile = largest >= max(2 * goal.gain, WORTHWHILE_SHARE * promise[wanted])
-        if (is_worthwhile or promise[wanted] <= goal.gain) and largest > 0 or (is_collecting and largest > 0):
+        gain = np.where(sure, hoped, 0.0)
+        candidates = np.flatnonzero(sure if goal.repeatable else sure & ~tried)
+        wanted = self._worth_knowing(hoped, room, candidates)
+        if gain.max() > goal.gain and (wanted is None or gain.max() >= WORTHWHILE_SHARE * hoped[wanted]):
             return Proposal(int(gain.argmax()), GAIN)
-        candidates = np.flatnonzero(safe if goal.repeatable else safe & ~tried)
-        if not len(candidates):
-            return self._end("no further setting is surely within the SLA")
-        return Proposal(int(candidates[latency.reduction(wanted, candidates).argmax()]), KNOWLEDGE)
+        if wanted is None:
+            return self._end(f"no setting that promises to save {100 * goal.gain:g} % is surely within the SLA")
+        return Proposal(int(candidates[latency.reduction(wanted, candidates, 1).argmax()]), KNOWLEDGE)
 
-    def _best_cost(self, tried: np.ndarray) -> float:
-        """The least predicted cost of the settings that were tried and are within the SLA, by one standard deviation."""
-        within = tried & (self._latency.mean + self._latency.deviation <= 0)
-        return float(self._cost.mean[within].min()) if within.any() else float(self._cost.mean[tried].max())
+    def _worth_knowing(self, hoped: np.ndarray, room: np.ndarray, candidates: np.ndarray) -> int | None:
+        """The setting of largest promise among those that the trials left, but the last one, can make sure; None if there is none."""
+        repeats, latency, open_places = self.goal.trials - len(self.trials) - 1, self._latency, hoped > self.goal.gain
+        while repeats > 0 and len(candidates) and open_places.any():
+            wanted = int(np.where(open_places, hoped, 0.0).argmax())
+            known = float(latency.reduction(wanted, candidates, repeats).max())
+            left = math.sqrt(max(0.0, latency.deviation[wanted] ** 2 - known))
+            # The prediction will move by the variance that becomes known.
+            becomes_sure = norm.cdf((room[wanted] - max(self.goal.guard, self._deviations() * left)) / math.sqrt(max(known, 1e-12)))
+            if hoped[wanted] * becomes_sure > self.goal.gain:
+                return wanted
+            # Settings of no less latency and no less doubt cannot become sure either.
+            open_places &= (room > room[wanted]) | (latency.deviation < latency.deviation[wanted])
+        return None
+
+    def _deviations(self) -> float:
+        return float(student.ppf(norm.cdf(DEVIATIONS), len(self.trials) + PRIOR_TRIALS))
+
+    def _expected_saving(self) -> np.ndarray:
+        """For each setting, by which share it is expected to be cheaper than the present result; a dearer one saves nothing."""
+        cost, best = self._cost, self.best()
+        improvement = cost.mean[best] - cost.mean
+        scaled = improvement / cost.deviation
+        return improvement * norm.cdf(scaled) + cost.deviation * norm.pdf(scaled)
 
 
-def _only_axis(ranks: np.ndarray) -> int | None:
-    """The axis on which a setting differs from the safest one; None if there are none or several."""
-    found = np.flatnonzero(ranks)
-    return int(found[0]) if len(found) == 1 else None
-
-
-def _start_ranks(grid: Grid, sla_us: float) -> list[Sequence[int]]:
-    """The first trials: the safest setting; each axis alone, and all axes, at a moderate value; at last each axis but ITR alone at its
-    riskiest value. An ITR of a quarter of the SLA is moderate."""
-    moderate = [_moderate(one.name, one.values, sla_us, 0.25) for one in grid.axes]
-    far = [_moderate(one.name, one.values, sla_us, 0.5) if one.name == ITR else len(one.values) - 1 for one in grid.axes]
+def _start_ranks(grid: Grid, sla_us: float) -> list[list[int]]:
+    """The first trials: the safest setting; each axis alone at a moderate value; each axis of few values but ITR alone at its riskiest one.
+    Between many values the model steps by itself."""
     zero = [0] * len(grid.axes)
-    found = [zero]
-    found += [[rank if other == at else 0 for other in range(len(zero))] for at, rank in enumerate(moderate)]
-    if len(zero) > 1:
-        found.append(moderate)
-    for at, one in enumerate(grid.axes):
-        if one.name != ITR or len(zero) == 1:
-            found.append([far[at] if other == at else 0 for other in range(len(zero))])
-    return list(found)
+    moderate = [(at, _moderate(one.name, one.values, sla_us)) for at, one in enumerate(grid.axes)]
+    riskiest = [(at, len(one.values) - 1) for at, one in enumerate(grid.axes) if one.name != ITR and len(one.values) <= FEW_VALUES]
+    return [zero, *([*zero[:at], rank, *zero[at + 1 :]] for at, rank in moderate + riskiest)]
 
 
-def _moderate(name: str, values: Sequence[Value], sla_us: float, share: float) -> int:
+def _moderate(name: str, values: Sequence[Value], sla_us: float) -> int:
+    """The middle value. Of ITR the last one of at most a quarter of the SLA, but not the first."""
     if name != ITR:
         return len(values) // 2
-    return max((at for at, value in enumerate(values) if float(value) <= sla_us * share), default=0)
+    return min(len(values) - 1, max(1, sum(float(value) <= sla_us / 4 for value in values) - 1))

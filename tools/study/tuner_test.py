@@ -124,3 +124,41 @@ def test_axes_and_values() -> None:
         product([axis(ITR, [5]), axis(FREQUENCY, [1.2])])
     with pytest.raises(UsageError, match="at most"):
         product([axis(ITR, range(1000)), axis("set_x", range(1000))])
+
+
+def small_grids():
+    """Grids of few values: one axis, two values an axis, and idle states, which add a latency and take less power."""
+    itr, ghz = axis(ITR, [10, 100, 200, 400]), axis(FREQUENCY, [1.2, 2.0, 2.9])
+    yield product([itr])
+    yield product([ghz])
+    yield product([axis(ITR, [10, 200]), axis(FREQUENCY, [1.2, 2.9])])
+    yield product([axis(ITR, [10, 100, 200]), ghz])
+    yield product([itr, ghz, axis("idle", ["halt", "c6"])])
+
+
+@pytest.mark.parametrize("of", TABLE_6_1, ids=lambda of: of.name)
+def test_a_small_table_is_searched_to_its_best_setting_or_the_end_says_why_not(of) -> None:
+    for grid in small_grids():
+
+        def latency(setting) -> float:
+            return of.z / setting.get(FREQUENCY, 2.9) ** (1 + of.a) + of.phi * setting.get(ITR, 10) + 20 * (setting.get("idle") == "c6")
+
+        def power(setting) -> float:
+            return setting.get(FREQUENCY, 2.9) ** 0.9 * setting.get(ITR, 10) ** -0.11 * (0.9 if setting.get("idle") == "c6" else 1.0)
+
+        found = searched_settings(grid, latency, power, Goal(500, repeatable=False))
+        settings = [grid.setting(place) for place in range(len(grid))]
+        least = min(power(setting) for setting in settings if latency(setting) <= 500)
+        best = found.best()
+        assert best is not None and latency(grid.setting(best)) <= 500
+        assert power(grid.setting(best)) <= 1.005 * least or "surely within the SLA" in found.ended_because
+        assert not [trial for trial in found.trials[5:] if trial.verdict == tuner.VIOLATES]
+
+
+def searched_settings(grid, latency, power, goal) -> Tuner:
+    """Runs a search on functions of the setting."""
+    found = Tuner(grid, goal)
+    while proposal := found.propose():
+        setting = grid.setting(proposal.place)
+        found.record(proposal, latency(setting), power(setting))
+    return found

@@ -140,7 +140,9 @@ def _map(y: str) -> Callable[[Figure, Data], Made]:
         if len(itrs) > 20 or len(frequencies) > 20:
             raise Failure("a map has at most 20 x 20 settings", "--where itr_us=0..100 chooses some")
         panels, rows = [], []
-        keys_of_all = data.panels()
+        # Two maps stand side by side: of one arm at two rates.
+        arms = data.values_of("arm")
+        keys_of_all = sorted(data.panels(), key=lambda keys: arms.index(keys.get("arm", arms[0])))
         for keys in keys_of_all:
             found = {(row["itr_us"], row["frequency_ghz"]): row for row in data.means(keys, ("itr_us", "frequency_ghz"), y)}
             own_itrs = [itr for itr in itrs if any(at[0] == itr for at in found)]
@@ -274,6 +276,7 @@ def _latency(figure: Figure, data: Data, is_tail: bool) -> Made:
     said = []
     for keys in keys_of_all:
         found, layers = data.by_setting(keys), []
+        settings = []
         for arm in data.values_of("arm"):
             best = _best(found, arm, sla)
             if best is None:
@@ -296,11 +299,12 @@ def _latency(figure: Figure, data: Data, is_tail: bool) -> Made:
             if is_tail:
                 x, y = x[:-1], y[:-1]  # nothing is above the last bucket, and a logarithmic scale has no 0
             layers.append(Line(data.arm_series(arm), x, y, steps=True, markers=False))
-            said.append(f"{title_of(keys) + ', ' if keys else ''}{arm}: {setting_text(best, data.settings, names)}")
+            settings.append(f"{arm}: {setting_text(best, data.settings, names)}")
+        said.append(f"{title_of(keys)}{': ' if keys else ''}{'; '.join(settings)}")
         panels.append(Panel(title_of(keys), layers))
     if not any(panel.layers for panel in panels):
         raise Failure("no run of these has a histogram")
-    text = f"Settings with the least energy per request{f' and p99 of at most {number_text(sla)} us' if sla else ''}: {'; '.join(said)}."
+    text = f"Settings with the least energy per request{f' and p99 of at most {number_text(sla)} us' if sla else ''}:"
     return Made(
         figure.name,
         figure.title,
@@ -309,7 +313,7 @@ def _latency(figure: Figure, data: Data, is_tail: bool) -> Made:
         f"share of requests {'above' if is_tail else 'up to here'} (%)",
         LOG,
         LOG if is_tail else LINEAR,
-        notes=[text, *data.notes()],
+        notes=[text, *said, *data.notes()],
         header=[*keys_of_all[0], "arm", "setting", "upper_us", "percent"],
         rows=rows,
         from_zero=not is_tail,
@@ -343,7 +347,7 @@ def _timeline(figure: Figure, data: Data) -> Made:
 
     panels.append(Panel("interrupts of a core", [envelope("rate", Series("", 0))], "interrupts/s", LINEAR, 130))
     if about["knows_sleep"]:
-        panels.append(Panel("time asleep", [envelope("asleep", Series("", 2))], "% of time", LINEAR, 130))
+        panels.append(Panel("time asleep", [envelope("asleep", Series("", 2))], "% of time", LINEAR, 130, (100.0,)))
     if about["packages"]:
         layers = [
             envelope(f"watts{number}", Series(f"package {number}" if len(about["packages"]) > 1 else "", at))

@@ -4,10 +4,8 @@
 Prints one JSON object. With `--keep DIR` the study and screenshots stay in DIR.
 """
 
-import argparse
 import json
 import statistics
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -16,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from tools.log import synthetic as synthetic_log
-from tools.log.browser import Browser
+from tools.log.browser import TIMED, Browser, print_measurement
 from tools.study import schema, synthetic, view_server
 from tools.study.view_source import Source
 
@@ -26,11 +24,6 @@ LOG_CORES, LOG_RECORDS = 8, 500_000  # of each core
 # Parts of the picture at the zoom before, left to right and bottom to top.
 ZOOMS = (((0.05, 0.5), (0.1, 0.6)), ((0.2, 0.7), (0.2, 0.8)), ((0.3, 0.6), (0.3, 0.6)))
 ZOOM_ROUNDS = 4
-# Resolves when the browser has painted, as the page's own mark of a picture.
-TIMED = (
-    "(async () => {{ const begin = performance.now(); {}; "
-    "await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))); return performance.now() - begin; }})()"
-)
 
 
 def make(place: Path) -> None:
@@ -85,15 +78,5 @@ def _inside(browser: Browser, found: dict, place: Path) -> None:
     browser.screenshot(place / "timeline.png")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--keep", type=Path, metavar="DIR")
-    keep = parser.parse_args().keep
-    with tempfile.TemporaryDirectory(prefix="neap-view-") as scratch:
-        if keep:
-            keep.mkdir(parents=True, exist_ok=True)
-        print(json.dumps(measure(keep or Path(scratch))))
-
-
 if __name__ == "__main__":
-    main()
+    print_measurement(measure)

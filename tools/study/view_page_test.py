@@ -277,3 +277,26 @@ def test_a_figure_is_shown_and_the_page_makes_no_other_connection(browser: Brows
     hosts = browser.evaluate("[...new Set(performance.getEntriesByType('resource').map((each) => new URL(each.name).host))]")
     assert hosts == [urlsplit(served.address).netloc]
     assert browser.evaluate("fetch('http://127.0.0.1:1/').then(() => 'open', () => 'refused')") == "refused"
+
+
+def test_runs_that_a_sweep_has_added_are_loaded(browser: Browser, tmp_path: Path) -> None:
+    """The page says how many there are, shows them after a click, and keeps its choices."""
+    synthetic.write(tmp_path, synthetic.Grid(itr_us=(2,), frequencies_ghz=(1.2,), repeats=1))
+    for server in serving(Source([str(tmp_path)])):
+        browser.open(f"{server.address}#y=power_w")
+        browser.wait("document.documentElement?.dataset.drawn")
+        before = browser.evaluate("page.count")
+        browser.evaluate("askNews()")
+        assert browser.evaluate("byId('reload').hidden") and browser.evaluate("byId('news').textContent") == ""
+        added = len(synthetic.write(tmp_path, synthetic.Grid(itr_us=(2, 50), frequencies_ghz=(1.2,), repeats=2))) - before
+        browser.evaluate("askNews()")
+        assert browser.evaluate("byId('news').textContent") == f"{added} new runs."
+        browser.evaluate("window.isOld = true")
+        browser.evaluate("byId('reload').click()")
+        browser.wait("!window.isOld && document.documentElement?.dataset.drawn")
+        assert browser.evaluate("page.count") == before + added and browser.evaluate("state.y") == "power_w"
+        assert browser.evaluate("byId('reload').hidden")
+        # A table that cannot be read leaves the page as it is.
+        (tmp_path / "runs.parquet").write_bytes(b"no table")
+        assert get(server, of(server, "reload"))[0] == 422 and json.loads(get(server, of(server, "news"))[1])["changed"]
+        assert server.source.count == before + added

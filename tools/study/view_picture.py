@@ -94,13 +94,15 @@ class Envelope:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """`y_label`, `y_scale`: if panels differ in them. `tall`: height in pixels, if not the usual one."""
+    """`y_label`, `y_scale`: if panels differ in them. `tall`: height in pixels, if not the usual one. `includes`: values that such an axis
+    has in any case."""
 
     title: str
     layers: Sequence[Any]
     y_label: str | None = None
     y_scale: str | None = None
     tall: float | None = None
+    includes: Sequence[float] = ()
 
 
 @dataclasses.dataclass(frozen=True)

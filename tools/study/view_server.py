@@ -55,15 +55,19 @@ class Server(ThreadingHTTPServer):
     allow_reuse_address = True
 
     def __init__(self, source: Source, port: int = 0):
-        self.source = source
+        self.show(source)
         self.token = secrets.token_urlsafe(24)
         self.slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
-        self.timelines = view_timeline.Timelines(source)
         self.report_guard = threading.Lock()
+        self.reload_guard = threading.Lock()
         try:
             super().__init__((ADDRESS, port), Handler)
         except OSError as error:
             raise Failure(f"port {port} of {ADDRESS} cannot be used: {error.strerror}", "--port 0 takes a free one") from None
+
+    def show(self, source: Source) -> None:
+        """Answers come from this source from now on. Answers that have begun keep the earlier one."""
+        self.source, self.timelines = source, view_timeline.Timelines(source)
 
     @property
     def address(self) -> str:
@@ -292,6 +296,19 @@ def _run_of(source: Source, row: int) -> dict:
     return {"columns": view_query.run(source, row), "has_log": has_log}
 
 
+def _news(handler: Handler, _asked: Mapping[str, str]) -> None:
+    handler.json(handler.server.source.news())
+
+
+def _reload(handler: Handler, _asked: Mapping[str, str]) -> None:
+    """Reads the places again. If that fails, the runs that were read before stay."""
+    server = handler.server
+    with server.reload_guard:
+        if server.source.news()["changed"]:
+            server.show(Source([str(place) for place in server.source.places]))
+    handler.json({"count": server.source.count})
+
+
 def _csv(handler: Handler, asked: Mapping[str, str]) -> None:
     source = handler.server.source
     query, values = view_query.shown_rows(source, view_query.parse(asked, source))
@@ -331,6 +348,8 @@ ANSWERS: dict[str, Callable[[Handler, Mapping[str, str]], None]] = {
     "picture": _picture,
     "nearest": _nearest,
     "run": _run,
+    "news": _news,
+    "reload": _reload,
     "rows.csv": _csv,
     "timeline": _timeline,
     "report.html": _report,

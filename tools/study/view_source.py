@@ -8,6 +8,7 @@ Files come from other programs, so DuckDB may not open any further file once the
 """
 
 import collections
+import contextlib
 import dataclasses
 import glob
 import threading
@@ -16,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+from pyarrow import parquet
 
 from tools.errors import Failure, UsageError
 from tools.foreign import shown
-from tools.study import view_columns
+from tools.study import published_runs, view_columns
 from tools.study.view_columns import Quantity, quoted
 
 RUNS, HISTOGRAMS = "runs.parquet", "histograms.parquet"
@@ -60,6 +63,8 @@ class Source:
         self._guard = threading.Lock()
         self._kept: collections.OrderedDict[Any, Any] = collections.OrderedDict()
         self._pictures: collections.OrderedDict[tuple, dict[str, Any]] = collections.OrderedDict()
+        # Of each table's file: a stamp that changes with it, and its number of runs.
+        self._files: dict[Path, tuple[tuple[int, int], int | None]] = {}
         self._load()
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
@@ -158,6 +163,17 @@ class Source:
     def kind(self, name: str) -> Kind:
         return self.columns.get(name, Kind(True))
 
+    def news(self) -> dict[str, Any]:
+        """Returns whether a table's file has changed since it was read, and how many runs were added; None: not known."""
+        found: dict[Path, int | None] = {}
+        for path, (stamp, before) in self._files.items():
+            with contextlib.suppress(OSError):  # between the removal of a file and its return
+                if _stamp(path) != stamp:
+                    now = _rows(path)
+                    found[path] = None if now is None or before is None else now - before
+        added = list(found.values())
+        return {"changed": bool(found), "added": None if None in added else sum(filter(None, added))}
+
     @property
     def has_histograms(self) -> bool:
         return self._has_histograms
@@ -194,9 +210,9 @@ class Source:
                 reader, path, folder = "read_parquet({})", place, place.parent
                 if place.name == RUNS and (place.parent / HISTOGRAMS).is_file():
                     histograms.append(place.parent / HISTOGRAMS)
-            elif place.is_file() and place.suffix == ".csv":
+            elif place.is_file() and place.suffix == ".csv" and not published_runs.is_published(place):
                 reader, path, folder = "read_csv({}, header = true, sample_size = 100000)", place, place.parent
-            elif place.is_dir():
+            elif place.is_dir() or (place.is_file() and published_runs.is_published(place)):
                 self._load_published(place, number)
                 parts.append(f"SELECT *, {number} AS {PLACE} FROM published{number}")
                 self.folders.append(place)
@@ -205,6 +221,7 @@ class Source:
                 hint = "a folder of ./neap sweep, a runs.parquet, a CSV file, or a folder of the published studies' files"
                 raise UsageError(f"{shown(place)} is no study", hint)
             parts.append(f"SELECT *, {number} AS {PLACE} FROM {reader.format(_literal(path))}")
+            self._files[path] = _stamp(path), _rows(path)
             self.folders.append(folder)
         try:
             # A view, because a table would be a second copy of all rows.
@@ -222,8 +239,11 @@ class Source:
     def _load_published(self, place: Path, number: int) -> None:
         from tools.study import dataset
 
-        table = dataset.read(place)
-        self.notes += dataset.NOTES
+        if place.is_dir():
+            table = dataset.read(place)
+            self.notes += dataset.NOTES
+        else:
+            table = published_runs.read(place)
         self._connection.register("arriving", table)
         self._connection.execute(f"CREATE TABLE published{number} AS SELECT * FROM arriving")
         self._connection.unregister("arriving")
@@ -259,6 +279,19 @@ class Source:
             else:
                 found[name] = Kind(kind not in ("VARCHAR", "BOOLEAN") and not kind.startswith(("TIMESTAMP", "DATE", "STRUCT", "MAP")))
         return found
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    there = path.stat()
+    return there.st_mtime_ns, there.st_size
+
+
+def _rows(path: Path) -> int | None:
+    """Returns the number of rows of a Parquet file; None for another file."""
+    try:
+        return parquet.ParquetFile(path).metadata.num_rows if path.suffix == ".parquet" else None
+    except pa.ArrowException:
+        return None
 
 
 def _literal(path: Path) -> str:

@@ -26,6 +26,7 @@ LEFT, RIGHT, GAP_X, TITLE, GAP_Y = 64, 16, 62, 20, 46
 PANEL_HEIGHT = 250
 TABLE_HEIGHT_MIN = 100  # the title beside it needs this
 LETTER = 0.55  # of the font's size: the mean width of a letter
+BOLD = 1.12  # bold letters are so much wider
 
 
 def draw(made: Made) -> str:
@@ -47,13 +48,15 @@ def draw(made: Made) -> str:
         tall = panel.tall or (_table_height(panel) if is_table else PANEL_HEIGHT if columns > 1 else 1.3 * PANEL_HEIGHT)
         place = (left + column * (wide + GAP_X + (40 if is_table else 0)), top, wide, tall)
         scale = panel.y_scale or made.y_scale
-        own_y = y if panel.y_label is None else _span(_values([panel], False), scale, made.from_zero)
+        own_y = y if panel.y_label is None else _span([*_values([panel], False), *panel.includes], scale, made.from_zero)
+        # Panels side by side have one axis.
+        y_label = panel.y_label or ("" if column else made.y_label)
         _panel(
             canvas,
             panel,
             place,
             (x, made.x_scale, made.x_label if not made.wide or at == len(made.panels) - 1 else ""),
-            (own_y, scale, panel.y_label or made.y_label),
+            (own_y, scale, y_label),
         )
         bottom = max(bottom, top + tall + GAP_Y)
     for note in made.notes:
@@ -362,6 +365,8 @@ def _cells(canvas: _Canvas, layer: Cells, place: tuple, x_label: str, y_label: s
     each, high = wide / max(1, len(layer.columns)), tall / max(1, len(layer.rows))
     known = [value for row in layer.values for value in row if math.isfinite(value)]
     low, most = (min(known), max(known)) if known else (0.0, 1.0)
+    longest = max((_width(text, 11.5) for row in layer.texts for lines in row for text in lines), default=0.0)
+    size = min(11.5, 11.5 * (each - 8) / max(1.0, BOLD * longest))
     for number, row in enumerate(layer.values):
         for column, value in enumerate(row):
             x, y = left + column * each, top + number * high
@@ -381,7 +386,6 @@ def _cells(canvas: _Canvas, layer: Cells, place: tuple, x_label: str, y_label: s
             )
             lines = layer.texts[number][column]
             for at, text in enumerate(lines):
-                size = min(11.5, 11.5 * (each - 8) / max(1.0, _width(text, 11.5)))
                 canvas.text(
                     x + each / 2,
                     y + high / 2 + 4 + 14 * (at - (len(lines) - 1) / 2),

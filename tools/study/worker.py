@@ -4,12 +4,15 @@ standard input and output, here or by a program such as ssh (docs/study.md, "Rig
 
 Each message is one line of JSON. An answer is `{"error": {"message": ..., "hint": ...}}` if the request failed.
 
-    -> {"prepare": {"systems": ["neap"], "machines": FILE or null, "arms": {MACHINE: ADDRESS}}}
+    -> {"prepare": {"systems": ["neap"], "load": false}}     what is built; load: the load generator for real machines
     <- {"programs": {"model": {"QEMU": "11.1.3", ...}, "neap": {"neap image": HASH}}}
+    -> {"reach": {"machine": NAME, "address": ADDRESS}}      does this real machine answer?
+    <- {}
     -> {"run": {...}}                      plan.order_of
     <- {"results": [{"figures": {...}, "histogram": [[us, count], ...], "log": BASE64 of a tar archive, or null}, ...]}
 
-When its input ends, the worker ends at once, and so do the machines that it runs. So no run goes on after the sweep was killed.
+When its input ends, the worker ends at once, and so do the machines that it runs. So no run goes on after the sweep was killed. It ends,
+too, if a build replaces what it boots.
 """
 
 from __future__ import annotations
@@ -56,6 +59,11 @@ def _answer(line: bytes) -> dict[str, Any]:
             raise Failure("a request that is no object of JSON")
         if "prepare" in request:
             return {"programs": _prepare(request["prepare"])}
+        if "reach" in request:
+            from tools.study import real
+
+            real.reach(request["reach"]["machine"], request["reach"]["address"])
+            return {}
         return {"results": _run(request["run"])}
     except Failure as failure:
         return {"error": {"message": failure.message, "hint": failure.hint, "details": failure.details}}
@@ -64,14 +72,13 @@ def _answer(line: bytes) -> dict[str, Any]:
 
 
 def _prepare(wanted: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    from tools import run
-    from tools.study import modelled, real
+    from tools import build, run
+    from tools.study import modelled
 
     run.require_build_packages()
-    found = modelled.prepare(wanted["systems"]) if wanted["systems"] else {}
-    for machine, address in wanted["arms"].items():
-        real.prepare(machine, address, wanted["machines"])
-    return found
+    if wanted["load"]:
+        build.build_load()
+    return modelled.prepare(wanted["systems"]) if wanted["systems"] else {}
 
 
 def _run(order: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -79,7 +86,11 @@ def _run(order: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     with tempfile.TemporaryDirectory(prefix="neap-study-") as scratch:
         runner = real.run if order["machine"] else modelled.run
-        return [{**each, "log": each["log"] and _packed(Path(each["log"]))} for each in runner(order, Path(scratch))]
+        found = [{**each, "log": each["log"] and _packed(Path(each["log"]))} for each in runner(order, Path(scratch))]
+    if path := modelled.rebuilt():
+        # The sweep starts this worker again, and compares the new programs with those of the other runs.
+        sys.exit(f"neap: {path} was built anew during a run, which therefore does not count")
+    return found
 
 
 def _packed(folder: Path) -> str:

@@ -24,7 +24,7 @@ function ticksOf(scale, low, high, wanted) {
     const decades = high - low;
     const smallest = Math.floor(Math.log10(Math.max(first, scale === "log0" ? 1 : 1e-12)));
     const step = Math.max(1, Math.ceil(decades / Math.max(1, wanted)));
-    for (const [each, digits] of [[step, decades < 1.5 ? [1, 2, 5] : [1]], [1, [1]], [1, [1, 2, 5]]]) {
+    for (const [each, digits] of [[step, decades < 1.5 || 3 * decades < wanted ? [1, 2, 5] : [1]], [1, [1]], [1, [1, 2, 5]]]) {
       const found = scale === "log0" && first <= 0 ? [0] : [];
       for (let decade = smallest; decade <= Math.log10(Math.max(last, 1e-12)) + 1e-9; decade += each) {
         for (const digit of digits) {

@@ -4,7 +4,7 @@
 
 const shown = { found: null, asked: null, places: [], painted: null };
 let asking = null;
-const cellPixels = 2;
+const cellPixels = 2, newsEveryMs = 10000;
 
 function askedNow() {
   const canvas = byId("plot"), width = canvas.clientWidth || 1100;
@@ -80,7 +80,8 @@ async function showRun({ row, columns, has_log }) {
     && columns[name] !== undefined);
   byId("run").hidden = false;
   byId("run").dataset.row = String(row);
-  const facts = names.map((name) => `${quantities.has(name) ? quantities.get(name).title : name} ${valueText(columns[name])}`);
+  const titleOf = (name) => (quantities.has(name) ? quantities.get(name).title : name);
+  const facts = names.map((name) => `${titleOf(name)} ${valueText(columns[name])}${unitOf(name)}`);
   byId("run-title").textContent = `Run ${columns.run || row}: ${facts.join(", ")}`;
   byId("run-table").replaceChildren(...Object.entries(columns).filter(([, value]) => value !== null).map(([name, value]) => {
     return element("tr", "", element("td", "", name), element("td", "", typeof value === "number" ? String(value) : value));
@@ -134,6 +135,26 @@ function showFigure() {
   }
 }
 
+// Says how many runs a sweep has added since the page was opened.
+async function askNews() {
+  if (document.hidden) return;
+  const { changed, added } = await (await ask("news", {})).json();
+  byId("reload").hidden = !changed;
+  byId("news").textContent = !changed ? "" : added > 0 ? `${added.toLocaleString("en-US")} new run${added === 1 ? "" : "s"}.`
+    : "The runs have changed.";
+}
+
+// The choices are in the address, so the page keeps them.
+async function reload() {
+  byId("news").textContent = "reading\u2026";
+  try {
+    await ask("reload", {});
+    location.reload();
+  } catch (error) {
+    byId("news").textContent = error.message;
+  }
+}
+
 function pictureAsSvg() {
   const canvas = byId("plot"), { places, height } = arrange(shown.found.about.panels.length, canvas.clientWidth), colours = theme();
   const context = new SvgContext(canvas.clientWidth, height, colours.paper);
@@ -157,6 +178,8 @@ function begin() {
   byId("figure").append(option("", "choose one"), ...page.figures.map(({ name, title }) => option(name, title)));
   byId("figure").addEventListener("change", showFigure);
   byId("figures").addEventListener("submit", (event) => event.preventDefault());
+  byId("reload").addEventListener("click", reload);
+  setInterval(() => askNews().catch(() => {}), newsEveryMs);
   beginTimeline();
   themeQuery.addEventListener("change", () => draw());
   let last = document.body.clientWidth;

@@ -6,6 +6,8 @@ const page = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 const quantities = new Map(page.quantities.map((each) => [each.name, each]));
 const labelOf = (name) => (quantities.has(name) ? quantities.get(name).label : name);
+// The unit in a label, such as " us" of "ITR (us)".
+const unitOf = (name) => (/\(([^()]*)\)$/.exec(labelOf(name)) || ["", ""])[1].replace(/^(?=.)/, " ");
 const notSet = "not set";
 const valueText = (value) => (value === null ? notSet : typeof value === "number" ? number(value) : String(value));
 
