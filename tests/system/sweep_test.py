@@ -62,6 +62,7 @@ def test_settings_load_and_log_of_a_machine(tmp_path: Path):
         assert sweep(tmp_path, refused) == 1
         failed = [row for row in parquet.read_table(tmp_path / "out" / schema.RUNS).to_pylist() if row["status"] == "failed"]
         assert {row["idle"] for row in failed} == {"c6"} and all("rack1 refuses idle,c6: error: idle:" in row["failure"] for row in failed)
+    assert sweep(tmp_path, text) == 0, "all runs are there, so nobody asks the machine"
     with pytest.raises(Failure, match="rack1 does not answer: nothing answers on") as caught:
-        sweep(tmp_path, text)
+        sweep(tmp_path, text.replace("[8, 100]", "[8, 200]"))
     assert caught.value.hint == "./neap power cycle rack1 starts it again"

@@ -135,7 +135,7 @@ class Tuner:
         self.ended_because = why
 
     def _is_likely(self, place: int) -> bool:
-        """Whether a start setting is new, and more likely to meet the SLA than to violate it."""
+        """True for a start setting that is new, and more likely to meet the SLA than to violate it."""
         self._fit()
         return all(trial.place != place for trial in self.trials) and bool(self._latency.mean[place] <= 1 - self.goal.guard)
 
