@@ -388,10 +388,11 @@ bool EventLoop::watch_card() noexcept {
                                                         std::uint64_t& until_tsc) noexcept {
   const auto index = static_cast<unsigned>(state);
   self_->counters.sleeps[index].add();
+  self_->counters.asleep_ticks[index].subtract(from_tsc);
   Sleep how = machine::sleep(state, self_->wake_word, watched);
   until_tsc = machine::timestamp();
   rcu::end_sleep(*self_);
-  self_->counters.asleep_ticks[index].add(until_tsc - from_tsc);
+  self_->counters.asleep_ticks[index].add(until_tsc);
   if (watched != nullptr && how.cause == WakeCause::unknown && watched->changed()) how.cause = WakeCause::memory;
   log::slept(idle_state_, state, from_tsc, until_tsc, how);
   return how;

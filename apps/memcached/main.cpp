@@ -68,6 +68,16 @@ memcached::Clock server_clock() noexcept {
   return {&machine::timestamp, now_s - machine::timestamp() / machine::timestamp_hz(), machine::timestamp_hz()};
 }
 
+/// Returns the time that the cores were not asleep, since the boot and together. A core that polls is never asleep.
+std::uint64_t busy_us() noexcept {
+  std::uint64_t busy_ns = 0;
+  for (unsigned core = 0; core < core_count(); ++core) {
+    const std::uint64_t asleep_ns = event_counters(core).asleep_ns, now_ns = machine::now_ns();
+    busy_ns += now_ns - std::min(now_ns, asleep_ns);
+  }
+  return busy_ns / 1000;
+}
+
 /// Switches the machine off, in an event after those that are queued. Connections end with the machine, and the objects of the application
 /// are not destroyed, because other cores still use them.
 void shut_down(memcached::Service&) noexcept {
@@ -122,6 +132,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   settings.address = (*network)->address().to_string();
   memcached::Service service(store, server_clock(), settings, core_count());
   CrawlerSwitch crawler(store, service);
+  service.busy_us = &busy_us;
   service.shut_down = &shut_down;
   service.list_connections = &memcached::list_connections;
 
