@@ -94,11 +94,11 @@ def soak(
     starts: int | None = None,
     busy: int | None = None,
 ) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Seven names are no
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Eight names are no
     layers, and each MUST be the only name: `card` runs the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
-    kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached, `model` seeds on the model machine
-    (tools/model/campaign.py has its further arguments), `starts` starts of many cores on a busy host (tools/start_soak.py). Fuzzers among
-    the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
+    kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached, `suite` memcached's own tests, `model`
+    seeds on the model machine (tools/model/campaign.py has its further arguments), `starts` starts of many cores on a busy host
+    (tools/start_soak.py). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
     of_model = {"seeds": seeds, "first_seed": first_seed, "cores": cores, "jobs": jobs, "faults": faults or None}
     of_starts = {"starts": starts, "cores": cores, "busy": busy}
     given = {name: value for name, value in {**of_model, **of_starts}.items() if value is not None}
@@ -119,6 +119,7 @@ def soak(
         "kernel": kernel_soak.soak,
         "fuzz": fuzz_soak.soak,
         "histories": history_soak.soak,
+        "suite": _soak_suite,
     }
     if len(names) == 1 and names[0] in alone:
         return alone[names[0]](minutes)
@@ -156,6 +157,27 @@ def _soak_driver(minutes: float) -> int:
     result_text = verdict.read_text().strip() if verdict.is_file() else "\n".join(outcome.failures)
     progress.say(f"neap: soak: driver, seed {os.environ['NEAP_SOAK_SEED']}: {'failed' if outcome.failures else 'passed'}: {result_text}")
     return EXIT_FAILURE if outcome.failures else 0
+
+
+def _soak_suite(minutes: float) -> int:
+    """Runs all files of memcached's suite that apply, at least once, and again until the time is over."""
+    packages.require("system-tests")
+    _require_images()
+    build.build("image", ["memcached.elf"])
+    build.build_soft_card()
+    qemu.command()
+    deadline = time.monotonic() + 60 * minutes
+    rounds = passed = 0
+    while rounds == 0 or time.monotonic() < deadline:
+        places = [f"tests/system/memcached_suite_{part}.py" for part in ("test", "soak")]
+        outcome = _pytest("soak-suite", places, 3600, "-o", "timeout=1800")
+        rounds, passed = rounds + 1, passed + outcome.passed
+        for line in outcome.failures:
+            print(f"FAILED suite: {line}", flush=True)
+        if outcome.failures or not outcome.passed:
+            return EXIT_FAILURE
+    print(f"{passed} runs of files of memcached's suite in {rounds} rounds", flush=True)
+    return 0
 
 
 def _run_layer(name: str, layer: Callable[[], Outcome]) -> Outcome:

@@ -199,6 +199,25 @@ def test_soak_histories_is_a_command_of_its_own(monkeypatch: pytest.MonkeyPatch)
         testing.soak(["histories"], cores=4)
 
 
+def test_soak_suite_runs_rounds_until_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(testing.time, "monotonic", lambda: now[0])
+    for place, name in [(testing, "_require_images"), (testing.packages, "require"), (testing.qemu, "command")]:
+        monkeypatch.setattr(place, name, lambda *_: None)
+    for name in ("build", "build_soft_card"):
+        monkeypatch.setattr(testing.build, name, lambda *_: None)
+    outcomes = [testing.Outcome(3), testing.Outcome(3), testing.Outcome(2, ["wrong"])]
+
+    def run(_name: str, places: list[str], *_rest: object) -> testing.Outcome:
+        assert all((build.REPOSITORY / place).is_file() for place in places)
+        now[0] += 60
+        return outcomes.pop(0)
+
+    monkeypatch.setattr(testing, "_pytest", run)
+    assert (testing.soak(["suite"], minutes=2), len(outcomes)) == (0, 1)
+    assert (testing.soak(["suite"], minutes=2), len(outcomes)) == (1, 0)
+
+
 def test_a_real_pytest_run_is_read(own_build: Path, capsys) -> None:
     (own_build / "a_test.py").write_text("import pytest\ndef test_a(): pass\ndef test_b(): pytest.skip('why')\n")
     result = testing._fresh_result("trial")

@@ -16,7 +16,7 @@ from clients import judge
 from servers import DebianProgram, NeapServer, Server, StockServer
 
 from tools import client_programs, debian
-from tools.process import finished
+from tools.process import finished, wait_until
 
 CORES = 4
 PROGRAM_SECONDS = 120
@@ -25,7 +25,8 @@ CAPABILITIES = 27  # of each protocol
 
 @pytest.fixture(scope="module")
 def _four_cores(stock: bool) -> Iterator[Server]:
-    with StockServer("-m", "256") if stock else NeapServer(cores=CORES, memory="512M", arguments=["memory=256M"]) as server:
+    ours = NeapServer(cores=CORES, memory="512M", arguments=["memory=256M"], udp=True)
+    with StockServer("-m", "256", udp=True) if stock else ours as server:
         yield server
 
 
@@ -38,7 +39,7 @@ def server(_four_cores: Server) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def stock_memcached() -> Iterator[Server]:
-    with StockServer("-m", "256") as server:
+    with StockServer("-m", "256", udp=True) as server:
         yield server
 
 
@@ -202,9 +203,25 @@ def test_memcslap_finds_all_it_has_stored(server: Server, options: list[str]) ->
         assert grown["cmd_set"] >= SLAP_COUNT
 
 
+def test_memcslap_stores_by_udp(server: Server, stock_memcached: Server) -> None:
+    """By UDP the library can only store. It reads no replies, so it is faster than any server, and most datagrams may be lost."""
+    for memcached in (stock_memcached, server):
+        with memcached.connect() as wire:
+            before = int(wire.statistics()["cmd_set"])
+            words = ["--udp", "--test=set", f"--concurrency={SLAP_CLIENTS}", f"--execute-number={SLAP_COUNT}"]
+            status, output = libmemcached("memcslap", memcached, *words)
+            assert status == 0, output
+            assert wait_until(lambda: int(wire.statistics()["cmd_set"]) > before, 20, 0.1)  # noqa: B023
+
+
 @pytest.mark.parametrize("options", [[], ["-B"], ["-d", "10"], ["-B", "-d", "10"], ["-n", "2"]], ids=" ".join)
 def test_memaslap_verifies_all_values(server: Server, options: list[str]) -> None:
     """Debian names the program memcaslap."""
+    expect_verified(server, *options)
+
+
+def expect_verified(server: Server, *options: str) -> dict[str, int]:
+    """Runs memaslap. Returns its figures."""
     with server.connect() as wire:
         wire.ask(b"flush_all\r\n", b"OK\r\n")
     words = ["--threads=4", "--concurrency=16", "--execute_number=2000", "--fixed_size=100", "--win_size=1k", "--verify=1.0"]
@@ -213,6 +230,14 @@ def test_memaslap_verifies_all_values(server: Server, options: list[str]) -> Non
     assert status == 0 and re.search(r"Ops: 2000 ", output), output
     assert (figures["get_misses"], figures["verify_misses"], figures["verify_failed"]) == (0, 0, 0)
     assert figures["cmd_get"] + figures["cmd_set"] == 2000
+    return figures
+
+
+def test_memaslap_verifies_all_values_by_udp(server: Server, stock_memcached: Server) -> None:
+    """The program has UDP for the text protocol only: with --binary it ends with errors on stock memcached, too."""
+    for memcached in (stock_memcached, server):
+        figures = expect_verified(memcached, "--udp")
+        assert (figures["packet_disorder"], figures["packet_drop"], figures["udp_timeout"]) == (0, 0, 0)
 
 
 # ---- memcached's own program ----
