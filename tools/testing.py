@@ -41,6 +41,13 @@ from tools.process import run_logged, tail
 RESULTS = build.BUILD / "test-results"
 SHOWN_FAILURES = 30
 CTEST_SECONDS_PER_TEST = 300
+# The folders with the tests in Python, for each layer that runs pytest. The host layer's tests start programs of the host build.
+PYTHON_TESTS = {
+    "host": ["apps"],
+    "tools": ["tools", "drivers/ixgbe", "kernel"],
+    "target": ["tests/target", "tests/model"],
+    "system": ["tests/system"],
+}
 # pytest has as many workers as the host has cores, or more. Tests of one file run on one worker, because they share a machine. Files start
 # in the order of their names, or in the order that tests/conftest.py gives.
 ONE_FILE_A_WORKER = ("--dist=loadfile", "--no-loadscope-reorder")
@@ -202,8 +209,7 @@ def _host() -> Outcome:
         argv = ["ctest", "--test-dir", str(directory), "--no-tests=error", "--output-on-failure", "--output-junit", str(result)]
         argv += ["--parallel", str(os.cpu_count() or 1), "--timeout", str(CTEST_SECONDS_PER_TEST)]
         outcome.add(_run_and_read(argv, f"test-{preset}", result, timeout_seconds=1800))
-    # These tests start programs of the host build.
-    outcome.add(_pytest("host-programs", ["apps"], 900))
+    outcome.add(_pytest("host-programs", PYTHON_TESTS["host"], 900))
     return outcome
 
 
@@ -259,7 +265,7 @@ def _tools() -> Outcome:
     toolchain.require()
     qemu.command()
     boot_programs.require()
-    return _pytest("tools", ["tools", "drivers/ixgbe", "kernel"], 1800, *SIDE_BY_SIDE)
+    return _pytest("tools", PYTHON_TESTS["tools"], 1800, *SIDE_BY_SIDE)
 
 
 def _target() -> Outcome:
@@ -269,7 +275,7 @@ def _target() -> Outcome:
     build.build_soft_card()
     build.build_world()
     qemu.command()
-    return _pytest("target", ["tests/target", "tests/model"], 1800, *SIDE_BY_SIDE)
+    return _pytest("target", PYTHON_TESTS["target"], 1800, *SIDE_BY_SIDE)
 
 
 def _system() -> Outcome:
@@ -279,7 +285,7 @@ def _system() -> Outcome:
     build.build_load()
     qemu.command()
     boot_programs.require()
-    return _pytest("system", ["tests/system"], 3600, *MORE_SIDE_BY_SIDE)
+    return _pytest("system", PYTHON_TESTS["system"], 3600, *MORE_SIDE_BY_SIDE)
 
 
 def _style() -> Outcome:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tools import build, testing
+from tools import build, style, testing
 from tools.errors import Failure, UsageError
 from tools.testing import Outcome
 
@@ -216,6 +217,16 @@ def test_soak_suite_runs_rounds_until_one_fails(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(testing, "_pytest", run)
     assert (testing.soak(["suite"], minutes=2), len(outcomes)) == (0, 1)
     assert (testing.soak(["suite"], minutes=2), len(outcomes)) == (1, 0)
+
+
+def test_each_python_test_belongs_to_one_layer() -> None:
+    places = [place for folders in testing.PYTHON_TESTS.values() for place in folders]
+    settings = tomllib.loads((build.REPOSITORY / "pyproject.toml").read_text())
+    assert settings["tool"]["pytest"]["ini_options"]["testpaths"] == places
+    tests = [path.relative_to(build.REPOSITORY) for path in style.files() if path.name.endswith("_test.py")]
+    assert tests
+    for path in tests:
+        assert len([place for place in places if path.is_relative_to(place)]) == 1, path
 
 
 def test_a_real_pytest_run_is_read(own_build: Path, capsys) -> None:

@@ -14,6 +14,7 @@ import pytest
 from servers import NeapServer
 from wire import Closed, Wire
 
+from tools import top
 from tools.machine import LOOPBACK, SUCCESS
 from tools.process import wait_until
 
@@ -79,6 +80,17 @@ def test_stats_conns_lists_the_connections_of_all_cores(machine: NeapServer) -> 
         assert len(set(ids)) == len(ids) == 8
         assert lines[0] == "STAT 0:addr tcp:0.0.0.0:11211" and "STAT 1:addr udp:0.0.0.0:11211" in lines
         assert lines[-2] == f"STAT {ids[-1]}:state conn_parse_cmd" and lines[-1] == f"STAT {ids[-1]}:secs_since_last_cmd 0"
+
+
+def test_rusage_is_the_time_that_the_cores_were_not_asleep(machine: NeapServer) -> None:
+    def rusage_ns() -> int:
+        seconds, millionths = statistics(wire)["rusage_user"].split(".")
+        return 10**9 * int(seconds) + 1000 * int(millionths)
+
+    with machine.connect() as wire, machine.control() as control:
+        before = rusage_ns()
+        awake_ns = sum(row["now_ns"] - row["asleep_ns"] for row in top.parse(control.ask("cores"), "the machine"))
+        assert 0 < before <= awake_ns <= rusage_ns() + 1000
 
 
 def test_a_watcher_sees_requests_and_connections_of_all_cores(machine: NeapServer) -> None:

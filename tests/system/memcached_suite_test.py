@@ -43,16 +43,17 @@ ON_OWN_SERVER = """
 # pauses and few requests.
 IN_SOAK = "00-startup binary issue_14 issue_163 issue_22 maxconns slabs-cas watcher".split()
 # Tests of a file that fail here, by their number, and why. All other tests of the file must pass, and these must fail.
+OTHER_CLASS = "it reads the counter of slab class 31; here such an item has another class"
 EXPECTED_FAILURES = {
     "00-startup": {
         5: "disable-cas is refused: every item has a CAS id",
         6: "listen-backlog is refused: the backlog is fixed",
     },
     "dyn-maxbytes": {41: "here 3 MiB have room for 40 values of 65 KiB"},
-    "issue_163": {4: "it reads the counter of slab class 31; here such an item has another class"},
-    "issue_22": dict.fromkeys((43, 84), "it reads the counter of slab class 31; here such an item has another class"),
+    "issue_163": {4: OTHER_CLASS},
+    "issue_22": {43: OTHER_CLASS, 84: OTHER_CLASS},
     "lru-crawler": {97: "items that the crawler frees are counted for all sizes together"},
-    "slabs-cas": {61: "it reads the counter of slab class 31; here such an item has another class", 118: "there is no page mover"},
+    "slabs-cas": {61: OTHER_CLASS, 118: "there is no page mover"},
     "stats": {1: "it counts the statistics; names without a meaning here are left out (docs/memcached.md)"},
 }
 NOT_RUN = {
@@ -156,9 +157,22 @@ def own_server_runs(suite: Path, request: pytest.FixtureRequest) -> Iterator[dic
 
 
 def test_each_file_of_the_suite_is_run_or_has_a_reason(suite: Path) -> None:
-    listed = [*ON_SHARED_SERVER, *ON_SHARED_IMAGE, *ON_OWN_SERVER, *IN_SOAK, *(name for names in NOT_RUN.values() for name in names.split())]
+    listed = [
+        *ON_SHARED_SERVER,
+        *ON_SHARED_IMAGE,
+        *ON_OWN_SERVER,
+        *IN_SOAK,
+        *(name for names in NOT_RUN.values() for name in names.split()),
+    ]
     assert sorted(listed) == sorted(path.stem for path in (suite / "t").glob("*.t"))
     assert set(EXPECTED_FAILURES) <= set(ON_SHARED_SERVER + ON_OWN_SERVER + IN_SOAK)
+
+
+def test_the_manual_has_the_numbers_of_files() -> None:
+    fast, slow = len(ON_SHARED_SERVER + ON_SHARED_IMAGE + ON_OWN_SERVER), len(IN_SOAK)
+    every = fast + slow + sum(len(names.split()) for names in NOT_RUN.values())
+    text = f"the {every} files of memcached's own tests. {fast} of them run in `./neap test`, and {slow} that take minutes in"
+    assert text in (build.REPOSITORY / "docs/memcached.md").read_text()
 
 
 @pytest.mark.parametrize("name", [*ON_SHARED_SERVER, *(pytest.param(name, marks=pytest.mark.image_only) for name in ON_SHARED_IMAGE)])

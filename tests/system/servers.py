@@ -73,8 +73,8 @@ class Server:
 
 
 class NeapServer(Server):
-    """The image, on a soft card behind QEMU's user network, with memcached and control forwarded. With `udp`, memcached has UDP, too, at the
-    same port. `machine_options` go to Machine."""
+    """The image, on a soft card behind QEMU's user network, with memcached and control forwarded. With `udp`, memcached's port has UDP.
+    `machine_options` go to Machine."""
 
     def __init__(
         self,
