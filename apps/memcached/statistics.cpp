@@ -205,6 +205,7 @@ void show_items(const Service& service, Lines lines) {
     lines.number(prefix + "tailrepairs", 0);  // references are not lost
     lines.number(prefix + "lrutail_reflocked", 0);
     lines.number(prefix + "reclaimed", size.reclaimed);
+    lines.number(prefix + "crawler_reclaimed", size.crawler_reclaimed);
     lines.number(prefix + "expired_unfetched", size.expired_unfetched);
     lines.number(prefix + "evicted_unfetched", size.evicted_unfetched);
   });

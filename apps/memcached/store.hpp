@@ -306,6 +306,7 @@ class Store {
     std::uint64_t items = 0, bytes = 0, evictions = 0;
     std::uint64_t evicted_nonzero = 0;  ///< evicted items that had an expiry
     std::uint64_t evicted_unfetched = 0, expired_unfetched = 0, reclaimed = 0;
+    std::uint64_t crawler_reclaimed = 0;  ///< those of `reclaimed` that the crawler freed
     Seconds last_evicted_used = 0;  ///< when the item that was evicted last was last used
   };
   [[nodiscard]] std::array<SizeClass, size_classes> sizes() const noexcept;
@@ -524,7 +525,8 @@ class Store {
   std::atomic<bool> crawling_{false};
   void (*report_expiry_)(void*) noexcept = nullptr;
   void* report_context_ = nullptr;
-  std::atomic<std::uint64_t> crawler_starts_{0}, crawler_checked_{0}, crawler_reclaimed_{0};
+  std::atomic<std::uint64_t> crawler_starts_{0}, crawler_checked_{0};
+  std::array<std::atomic<std::uint64_t>, size_classes> crawler_reclaimed_{};  // items by size
   std::atomic<std::uint64_t> moves_left_{0};  // items that may be copied out of their slabs instead of evicted
   SpinLock relief_;
   unsigned relief_round_ = 0;

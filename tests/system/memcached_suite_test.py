@@ -52,7 +52,6 @@ EXPECTED_FAILURES = {
     "dyn-maxbytes": {41: "here 3 MiB have room for 40 values of 65 KiB"},
     "issue_163": {4: OTHER_CLASS},
     "issue_22": {43: OTHER_CLASS, 84: OTHER_CLASS},
-    "lru-crawler": {97: "items that the crawler frees are counted for all sizes together"},
     "slabs-cas": {61: OTHER_CLASS, 118: "there is no page mover"},
     "stats": {1: "it counts the statistics; names without a meaning here are left out (docs/memcached.md)"},
 }

@@ -322,16 +322,13 @@ SEGMENTS = "items are in no segments of an LRU; stock memcached leaves most of t
 NOT_EXPORTED: dict[bytes, dict[str, str]] = {
     b"": dict.fromkeys("moves_to_cold moves_to_warm moves_within_lru".split(), SEGMENTS),
     b"settings": dict.fromkeys("hot_lru_pct hot_max_factor warm_lru_pct warm_max_factor".split(), SEGMENTS),
-    b"items": {
-        **dict.fromkeys(
-            """
-            age_hot age_warm hits_to_cold hits_to_hot hits_to_temp hits_to_warm moves_to_cold moves_to_warm moves_within_lru number_cold
-            number_hot number_temp number_warm
-            """.split(),
-            SEGMENTS,
-        ),
-        "crawler_reclaimed": "the crawler counts the items of all sizes together",
-    },
+    b"items": dict.fromkeys(
+        """
+        age_hot age_warm hits_to_cold hits_to_hot hits_to_temp hits_to_warm moves_to_cold moves_to_warm moves_within_lru number_cold
+        number_hot number_temp number_warm
+        """.split(),
+        SEGMENTS,
+    ),
     b"slabs": dict.fromkeys(
         "get_hits delete_hits incr_hits decr_hits touch_hits".split(), "commands are counted for all sizes together, so that they cost less"
     ),
