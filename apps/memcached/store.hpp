@@ -307,7 +307,7 @@ class Store {
     std::uint64_t evicted_nonzero = 0;  ///< evicted items that had an expiry
     std::uint64_t evicted_unfetched = 0, expired_unfetched = 0, reclaimed = 0;
     std::uint64_t crawler_reclaimed = 0;  ///< those of `reclaimed` that the crawler freed
-    Seconds last_evicted_used = 0;  ///< when the item that was evicted last was last used
+    Seconds last_evicted_used = 0;        ///< when the item that was evicted last was last used
   };
   [[nodiscard]] std::array<SizeClass, size_classes> sizes() const noexcept;
   [[nodiscard]] static unsigned size_class(std::size_t bytes) noexcept { return static_cast<unsigned>(std::bit_width(bytes - 1)); }
