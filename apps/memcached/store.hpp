@@ -150,7 +150,7 @@ class Store {
   [[nodiscard]] std::uint32_t value_bytes_max() const noexcept { return value_bytes_max_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_.load(std::memory_order_relaxed); }
   /// Changes the limit. Later commands evict what is above a lower limit, a step for each command. Returns false if the machine has less
-  /// memory than that. The bounds for replies, retired items and spare blocks stay those of the first limit.
+  /// memory than that. The bounds for retired items and spare blocks stay those of the first limit.
   [[nodiscard]] bool set_memory_bytes(std::size_t bytes) noexcept;
   [[nodiscard]] bool evictions() const noexcept { return evictions_; }
 
