@@ -2,10 +2,10 @@
 """memcached's own tests (`t/*.t` of its source package) against our server.
 
 Tests that need no option and no fresh cache run against the shared server, by the suite's own setting for that (T_MEMD_USE_DAEMON). The
-others start `memcached_program.py` in place of memcached, which boots an image with the words for their options; some of them run at the
-same time, because they spend most of their time in pauses. The files of `IN_SOAK` take minutes, or add little: memcached_suite_soak.py
-(`./neap soak suite`) runs them. `NOT_RUN` has a reason for each file that does not apply here. A file of the suite that is in no list, or
-in two, fails a test.
+others start `memcached_program.py` in place of memcached, which boots an image with the words for their options. Some of them run at the
+same time, and beside the first ones, because they spend most of their time in pauses. The files of `IN_SOAK` take minutes, or add little:
+memcached_suite_soak.py (`./neap soak suite`) runs them. `NOT_RUN` has a reason for each file that does not apply here. A file of the suite
+that is in no list, or in two, fails a test.
 """
 
 import os
@@ -25,7 +25,7 @@ from tools.errors import Failure
 from tools.process import finished
 
 SUITE_SECONDS = 180
-AT_ONCE = 3
+AT_ONCE = 4
 OWN_SERVER_TEST = "test_memcached_suite_with_options"
 PROGRAM = Path(__file__).with_name("memcached_program.py")
 
@@ -35,13 +35,14 @@ ON_SHARED_SERVER = """
 """.split()
 # This test expects a limit of 1 MiB for a value, but the tests start the stock server with a higher limit.
 ON_SHARED_IMAGE = ["getset"]
+# The files with the longest pauses are first.
 ON_OWN_SERVER = """
-    dash-M dyn-maxbytes evictions expirations flush-all idle-timeout issue_104 issue_183 issue_29 issue_42 issue_50 issue_61 item_size_max
-    lru-crawler shutdown stats stats-conns stats-detail udp watcher_connid
+    expirations idle-timeout dash-M dyn-maxbytes stats-conns flush-all item_size_max issue_42 issue_61 evictions issue_104 issue_183
+    issue_29 issue_50 shutdown stats stats-detail udp watcher_connid
 """.split()
-# A thousand connections (maxconns), 90 MB of requests (watcher), 5,000 requests for a long value (binary), 15 machines (00-startup), or
-# pauses and few requests.
-IN_SOAK = "00-startup binary issue_14 issue_163 issue_22 maxconns slabs-cas watcher".split()
+# A thousand connections (maxconns), 90 MB of requests (watcher), 5,000 requests for long values (binary), 70,000 items (lru-crawler), 15
+# machines (00-startup), or pauses and few requests.
+IN_SOAK = "00-startup binary issue_14 issue_163 issue_22 lru-crawler maxconns slabs-cas watcher".split()
 # Tests of a file that fail here, by their number, and why. All other tests of the file must pass, and these must fail.
 OTHER_CLASS = "it reads the counter of slab class 31; here such an item has another class"
 EXPECTED_FAILURES = {
@@ -148,7 +149,8 @@ def expect(complaint: str) -> None:
         pytest.fail(complaint, pytrace=False)
 
 
-@pytest.fixture(scope="module")
+# They begin before the tests on the shared server, and run beside these.
+@pytest.fixture(scope="module", autouse=True)
 def own_server_runs(suite: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, Future[str]]]:
     selected = [item.callspec.params["name"] for item in request.session.items if item.originalname == OWN_SERVER_TEST]
     with ThreadPoolExecutor(AT_ONCE) as pool:
