@@ -64,8 +64,17 @@ MachineOptions read_options(Arguments& arguments) {
 
 /// Counts the CPU's ticks, because `now_ns` would convert them for each request.
 memcached::Clock server_clock() noexcept {
-  const std::uint64_t now_s = (machine::wall_clock_at_boot_ns() + machine::now_ns()) / 1'000'000'000;
-  return {&machine::timestamp, now_s - machine::timestamp() / machine::timestamp_hz(), machine::timestamp_hz()};
+  constexpr std::uint64_t second_ns = 1'000'000'000;
+  const std::uint64_t unix_ns = machine::wall_clock_at_boot_ns() + machine::now_ns(), ticks = machine::timestamp();
+  const std::uint64_t hz = machine::timestamp_hz();
+  std::uint64_t at_zero_s = unix_ns / second_ns - ticks / hz;  // without a date, it wraps, and the clock's sum is right
+  std::uint64_t fraction_ticks = unix_ns % second_ns * hz / second_ns + hz - ticks % hz;
+  if (fraction_ticks < hz) {
+    --at_zero_s;
+  } else {
+    fraction_ticks -= hz;
+  }
+  return {&machine::timestamp, at_zero_s, hz, fraction_ticks};
 }
 
 /// Returns the time that the cores were not asleep, since the boot and together. A core that polls is never asleep.
