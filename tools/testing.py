@@ -168,8 +168,7 @@ def _soak_driver(minutes: float) -> int:
 
 def _soak_suite(minutes: float) -> int:
     """Runs all files of memcached's suite that apply, at least once, and again until the time is over."""
-    packages.require("system-tests")
-    _require_images()
+    _require_images("system-tests")
     build.build("image", ["memcached.elf"])
     build.build_soft_card()
     qemu.command()

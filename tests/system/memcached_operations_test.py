@@ -165,14 +165,15 @@ def test_udp_serves_requests_of_one_datagram(machine: NeapServer) -> None:
         assert int(statistics(wire)["udp_requests"]) >= 6
 
 
-def test_udp_refuses_requests_in_several_datagrams_and_drops_what_has_no_header(machine: NeapServer) -> None:
+def test_udp_refuses_requests_in_several_datagrams_and_counts_what_it_drops(machine: NeapServer) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client, machine.connect() as wire:
         client.settimeout(20)
         dropped = int(statistics(wire)["udp_dropped"])
         client.sendto(b"get a\r\n", machine.address)
+        client.sendto(struct.pack(">HHHH", 8, 0, 1, 0) + b"set a 0 0 5\r\nabc", machine.address)
         client.sendto(struct.pack(">HHHH", 9, 0, 2, 0) + b"get a\r\n", machine.address)
         assert client.recv(2000) == struct.pack(">HHHH", 9, 0, 1, 0) + b"SERVER_ERROR multi-packet request not supported\r\n"
-        assert int(statistics(wire)["udp_dropped"]) == dropped + 1
+        assert int(statistics(wire)["udp_dropped"]) == dropped + 2
 
 
 def test_silent_clients_are_closed_and_others_are_not() -> None:
