@@ -40,7 +40,9 @@ struct alignas(64) VectorSlot {  // the alignment makes it 128 bytes, so that a 
 /// Counters of a core. Only the core itself writes them. `events` does not include the callbacks of vectors.
 struct CoreCounters {
   Counter events, interrupts, spurious, alarms, remote_received, remote_refused, polling_phases;
-  std::array<Counter, c_states> sleeps, asleep_ticks;  // for each C-state that was requested
+  // For each C-state that was requested. At the begin of a sleep its time is subtracted from `asleep_ticks`, and at its end the time is
+  // added, so the sum is negative during a sleep.
+  std::array<Counter, c_states> sleeps, asleep_ticks;
 };
 
 /// The settings of a core (policy.cpp). Only the core itself writes them. Exception: `policy::use` writes the values of a card.

@@ -21,7 +21,13 @@ class Counter {
     __atomic_store_n(&value_, value() + amount, __ATOMIC_RELAXED);
 #endif
   }
-  void subtract(std::uint64_t amount) noexcept { add(0 - amount); }
+  void subtract(std::uint64_t amount) noexcept {
+#ifdef __x86_64__
+    asm("subq %1, %0" : "+m"(value_) : "er"(amount) : "cc");
+#else
+    add(0 - amount);
+#endif
+  }
   [[nodiscard]] std::uint64_t value() const noexcept { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
 
  private:

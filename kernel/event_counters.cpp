@@ -14,7 +14,8 @@ EventCounters event_counters(unsigned core) noexcept {
   std::uint64_t all_sleeps = 0, all_ticks = 0;
   for (unsigned state = 0; state < c_states; ++state) {
     sleeps[state] = counters.sleeps[state].value();
-    const std::uint64_t ticks = counters.asleep_ticks[state].value();
+    std::uint64_t ticks = counters.asleep_ticks[state].value();
+    if (static_cast<std::int64_t>(ticks) < 0) ticks += machine::timestamp();  // the core is asleep
     asleep_ns[state] = nanoseconds(ticks);
     all_sleeps += sleeps[state];
     all_ticks += ticks;

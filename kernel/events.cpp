@@ -387,11 +387,13 @@ bool EventLoop::watch_card() noexcept {
 [[gnu::always_inline]] inline Sleep EventLoop::sleep_in(IdleState state, std::uint64_t from_tsc, const WatchedLine* watched,
                                                         std::uint64_t& until_tsc) noexcept {
   const auto index = static_cast<unsigned>(state);
+  Counter& asleep_ticks = self_->counters.asleep_ticks[index];
   self_->counters.sleeps[index].add();
+  asleep_ticks.subtract(from_tsc);
   Sleep how = machine::sleep(state, self_->wake_word, watched);
   until_tsc = machine::timestamp();
   rcu::end_sleep(*self_);
-  self_->counters.asleep_ticks[index].add(until_tsc - from_tsc);
+  asleep_ticks.add(until_tsc);
   if (watched != nullptr && how.cause == WakeCause::unknown && watched->changed()) how.cause = WakeCause::memory;
   log::slept(idle_state_, state, from_tsc, until_tsc, how);
   return how;

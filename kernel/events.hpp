@@ -126,7 +126,7 @@ struct EventCounters {
   std::uint64_t remote_refused;   ///< `spawn_on` calls of this core that found the target's queue full
   std::uint64_t polling_phases;   ///< times `adaptive_poll` turned the queue's interrupt off
   std::uint64_t sleeps;           ///< times the core went to sleep; polling does not count
-  std::uint64_t asleep_ns;        ///< total time asleep
+  std::uint64_t asleep_ns;        ///< total time asleep, with the sleep in progress
   // The parts of `sleeps` and `asleep_ns` for each C-state that was requested. With `menu` and `monitor` these are those chosen.
   std::uint64_t halts, sleeps_c1, sleeps_c1e, sleeps_c3, sleeps_c6, sleeps_c7;
   std::uint64_t halted_ns, asleep_c1_ns, asleep_c1e_ns, asleep_c3_ns, asleep_c6_ns, asleep_c7_ns;

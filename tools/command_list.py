@@ -22,10 +22,10 @@ commands:
   build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card; neap-trace: the
                                          log of a stock Linux, as one program
   test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
-  soak [LAYER ...|card|driver|fuzz|histories|kernel] [--minutes N]
+  soak [LAYER ...|card|driver|fuzz|histories|kernel|suite] [--minutes N]
                                          repeat tests; card: its fuzzers alone; driver: random settings and faults;
                                          kernel: its stress images; fuzz: all other fuzzers; histories: what concurrent
-                                         clients of memcached see is linearizable
+                                         clients of memcached see is linearizable; suite: memcached's own tests
   soak model [--seeds N] [--first-seed S] [--cores N] [--jobs N] [--fault WORDS]
                                          faults in virtual time on the model machine, each run from its seed
   soak starts [--starts N] [--cores N] [--busy N]

@@ -308,7 +308,7 @@ def test_a_counter_that_the_machine_does_not_give_is_not_zero() -> None:
 
 
 def test_a_core_without_any_change_is_not_reported_as_awake() -> None:
-    """A sleep is counted at its end, so no counter includes a sleep in progress."""
+    """An older image counts a sleep at its end, so no counter includes a sleep in progress."""
     still = "ok 0 interrupts=5 records=5 sleeps=7 asleep_ns=100 now_ns={}"
     before, now = (top.parse(still.format(moment), "a")[0] for moment in (1000, 2000))
     assert top.rates(before, now)["asleep_share"] is None

@@ -41,6 +41,13 @@ from tools.process import run_logged, tail
 RESULTS = build.BUILD / "test-results"
 SHOWN_FAILURES = 30
 CTEST_SECONDS_PER_TEST = 300
+# The folders with the tests in Python, for each layer that runs pytest. The host layer's tests start programs of the host build.
+PYTHON_TESTS = {
+    "host": ["apps"],
+    "tools": ["tools", "drivers/ixgbe", "kernel"],
+    "target": ["tests/target", "tests/model"],
+    "system": ["tests/system"],
+}
 # pytest has as many workers as the host has cores, or more. Tests of one file run on one worker, because they share a machine. Files start
 # in the order of their names, or in the order that tests/conftest.py gives.
 ONE_FILE_A_WORKER = ("--dist=loadfile", "--no-loadscope-reorder")
@@ -94,11 +101,11 @@ def soak(
     starts: int | None = None,
     busy: int | None = None,
 ) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Seven names are no
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Eight names are no
     layers, and each MUST be the only name: `card` runs the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
-    kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached, `model` seeds on the model machine
-    (tools/model/campaign.py has its further arguments), `starts` starts of many cores on a busy host (tools/start_soak.py). Fuzzers among
-    the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
+    kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached, `suite` memcached's own tests, `model`
+    seeds on the model machine (tools/model/campaign.py has its further arguments), `starts` starts of many cores on a busy host
+    (tools/start_soak.py). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
     of_model = {"seeds": seeds, "first_seed": first_seed, "cores": cores, "jobs": jobs, "faults": faults or None}
     of_starts = {"starts": starts, "cores": cores, "busy": busy}
     given = {name: value for name, value in {**of_model, **of_starts}.items() if value is not None}
@@ -119,6 +126,7 @@ def soak(
         "kernel": kernel_soak.soak,
         "fuzz": fuzz_soak.soak,
         "histories": history_soak.soak,
+        "suite": _soak_suite,
     }
     if len(names) == 1 and names[0] in alone:
         return alone[names[0]](minutes)
@@ -158,6 +166,26 @@ def _soak_driver(minutes: float) -> int:
     return EXIT_FAILURE if outcome.failures else 0
 
 
+def _soak_suite(minutes: float) -> int:
+    """Runs all files of memcached's suite that apply, at least once, and again until the time is over."""
+    _require_images("system-tests")
+    build.build("image", ["memcached.elf"])
+    build.build_soft_card()
+    qemu.command()
+    deadline = time.monotonic() + 60 * minutes
+    rounds = passed = 0
+    while rounds == 0 or time.monotonic() < deadline:
+        places = [f"tests/system/memcached_suite_{part}.py" for part in ("test", "soak")]
+        outcome = _pytest("soak-suite", places, 3600, "-o", "timeout=1800")
+        rounds, passed = rounds + 1, passed + outcome.passed
+        for line in outcome.failures:
+            print(f"FAILED suite: {line}", flush=True)
+        if outcome.failures or not outcome.passed:
+            return EXIT_FAILURE
+    print(f"{passed} runs of files of memcached's suite in {rounds} rounds", flush=True)
+    return 0
+
+
 def _run_layer(name: str, layer: Callable[[], Outcome]) -> Outcome:
     progress.say(f"neap: test layer {name}")
     try:
@@ -180,8 +208,7 @@ def _host() -> Outcome:
         argv = ["ctest", "--test-dir", str(directory), "--no-tests=error", "--output-on-failure", "--output-junit", str(result)]
         argv += ["--parallel", str(os.cpu_count() or 1), "--timeout", str(CTEST_SECONDS_PER_TEST)]
         outcome.add(_run_and_read(argv, f"test-{preset}", result, timeout_seconds=1800))
-    # These tests start programs of the host build.
-    outcome.add(_pytest("host-programs", ["apps"], 900))
+    outcome.add(_pytest("host-programs", PYTHON_TESTS["host"], 900))
     return outcome
 
 
@@ -237,7 +264,7 @@ def _tools() -> Outcome:
     toolchain.require()
     qemu.command()
     boot_programs.require()
-    return _pytest("tools", ["tools", "drivers/ixgbe", "kernel"], 1800, *SIDE_BY_SIDE)
+    return _pytest("tools", PYTHON_TESTS["tools"], 1800, *SIDE_BY_SIDE)
 
 
 def _target() -> Outcome:
@@ -247,7 +274,7 @@ def _target() -> Outcome:
     build.build_soft_card()
     build.build_world()
     qemu.command()
-    return _pytest("target", ["tests/target", "tests/model"], 1800, *SIDE_BY_SIDE)
+    return _pytest("target", PYTHON_TESTS["target"], 1800, *SIDE_BY_SIDE)
 
 
 def _system() -> Outcome:
@@ -257,7 +284,7 @@ def _system() -> Outcome:
     build.build_load()
     qemu.command()
     boot_programs.require()
-    return _pytest("system", ["tests/system"], 3600, *MORE_SIDE_BY_SIDE)
+    return _pytest("system", PYTHON_TESTS["system"], 3600, *MORE_SIDE_BY_SIDE)
 
 
 def _style() -> Outcome:

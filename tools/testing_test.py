@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tools import build, testing
+from tools import build, style, testing
 from tools.errors import Failure, UsageError
 from tools.testing import Outcome
 
@@ -197,6 +198,35 @@ def test_soak_histories_is_a_command_of_its_own(monkeypatch: pytest.MonkeyPatch)
     assert (testing.soak(["histories"], minutes=2), given) == (7, [2])
     with pytest.raises(UsageError):
         testing.soak(["histories"], cores=4)
+
+
+def test_soak_suite_runs_rounds_until_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(testing.time, "monotonic", lambda: now[0])
+    for place, name in [(testing, "_require_images"), (testing.packages, "require"), (testing.qemu, "command")]:
+        monkeypatch.setattr(place, name, lambda *_: None)
+    for name in ("build", "build_soft_card"):
+        monkeypatch.setattr(testing.build, name, lambda *_: None)
+    outcomes = [testing.Outcome(3), testing.Outcome(3), testing.Outcome(2, ["wrong"])]
+
+    def run(_name: str, places: list[str], *_rest: object) -> testing.Outcome:
+        assert all((build.REPOSITORY / place).is_file() for place in places)
+        now[0] += 60
+        return outcomes.pop(0)
+
+    monkeypatch.setattr(testing, "_pytest", run)
+    assert (testing.soak(["suite"], minutes=2), len(outcomes)) == (0, 1)
+    assert (testing.soak(["suite"], minutes=2), len(outcomes)) == (1, 0)
+
+
+def test_each_python_test_belongs_to_one_layer() -> None:
+    places = [place for folders in testing.PYTHON_TESTS.values() for place in folders]
+    settings = tomllib.loads((build.REPOSITORY / "pyproject.toml").read_text())
+    assert settings["tool"]["pytest"]["ini_options"]["testpaths"] == places
+    tests = [path.relative_to(build.REPOSITORY) for path in style.files() if path.name.endswith("_test.py")]
+    assert tests
+    for path in tests:
+        assert len([place for place in places if path.is_relative_to(place)]) == 1, path
 
 
 def test_a_real_pytest_run_is_read(own_build: Path, capsys) -> None:

@@ -93,7 +93,7 @@ def rates(before: dict, now: dict) -> dict:
         row[f"{name}_per_second"] = None if grew is None or elapsed_ns <= 0 else grew * 1e9 / elapsed_ns
     asleep = grown("asleep_ns")
     if not asleep and not any(grown(name) for name in ("sleeps", "interrupts", "records")):
-        asleep = None  # sleeps are counted at their end, so a sleep over the whole interval is missing
+        asleep = None  # older images count a sleep at its end, so a sleep over the whole interval is missing
     row["asleep_share"] = None if asleep is None or elapsed_ns <= 0 else min(1.0, asleep / elapsed_ns)
     return row
 

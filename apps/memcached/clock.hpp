@@ -19,12 +19,14 @@ class Clock {
  public:
   using Source = std::uint64_t (*)() noexcept;
 
-  /// `ticks` counts from an arbitrary start, `ticks_per_s` in a second. `unix_at_zero_s` is the date of that start, in seconds since 1970.
-  Clock(Source ticks, std::uint64_t unix_at_zero_s, std::uint64_t ticks_per_s = 1'000'000'000) noexcept
-      : ticks_(ticks),
-        ticks_per_s_(ticks_per_s),
-        created_ticks_(ticks()),
-        created_unix_s_(static_cast<std::int64_t>(unix_at_zero_s + created_ticks_ / ticks_per_s)) {}
+  /// `ticks` counts from an arbitrary start, `ticks_per_s` in a second. `unix_at_zero_s` is the date of that start, in seconds since 1970,
+  /// and `fraction_ticks` the part of a second that is to be added. The seconds of the count begin with those of the date.
+  Clock(Source ticks, std::uint64_t unix_at_zero_s, std::uint64_t ticks_per_s = 1'000'000'000, std::uint64_t fraction_ticks = 0) noexcept
+      : ticks_(ticks), ticks_per_s_(ticks_per_s), created_ticks_(ticks()) {
+    const std::uint64_t since_second = created_ticks_ + fraction_ticks;
+    created_unix_s_ = static_cast<std::int64_t>(unix_at_zero_s + since_second / ticks_per_s);
+    created_ticks_ -= since_second % ticks_per_s;
+  }
 
   [[nodiscard]] Seconds now() const noexcept { return second_of(ticks_since_creation()); }
   [[nodiscard]] std::uint64_t ticks_since_creation() const noexcept { return ticks_() - created_ticks_; }

@@ -75,6 +75,7 @@ TEST_F(CrawlerTest, FreesExpiredItemsThatNobodyAsksFor) {
   EXPECT_TRUE(items_become(1000));
   settle();
   EXPECT_EQ(store.counters().crawler_reclaimed, 3000U);
+  EXPECT_EQ(store.sizes()[Store::first_size_class].crawler_reclaimed, 3000U);
   EXPECT_EQ(store.counters().crawler_checked, 4000U);
   EXPECT_EQ(store.counters().crawler_starts, 1U);
   time.advance(1000s);

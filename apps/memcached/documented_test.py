@@ -19,8 +19,10 @@ def test_each_word_is_documented() -> None:
 
 def test_each_refused_option_is_documented_with_its_reason() -> None:
     reasons = dict(re.findall(r'constexpr std::string_view (no_\w+) =\s*"([^"]*)";', OPTIONS))
-    rows = re.findall(r'\{"([^"]+)",\s*(?:"([^"]*)"|(no_\w+))\}', OPTIONS[OPTIONS.index("RefusedOption refused[]") :])
+    table = OPTIONS.partition("RefusedOption refused[]")[2].partition("};")[0]
+    rows = re.findall(r'\{"([^"]+)",\s*(?:"([^"]*)"|(no_\w+))\}', table)
     assert len(rows) > 80
+    words = PAGE.partition("## Words")[2].partition("## Commands")[0].splitlines()
     for name, text, constant in rows:
-        (row,) = [line for line in PAGE.splitlines() if line.startswith("| `") and f"`{name}`" in line.split("|")[1]]
+        (row,) = [line for line in words if line.startswith("| `") and f"`{name}`" in line.split("|")[1]]
         assert row.split("|")[2].strip() == (text or reasons[constant]), name

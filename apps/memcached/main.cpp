@@ -64,8 +64,27 @@ MachineOptions read_options(Arguments& arguments) {
 
 /// Counts the CPU's ticks, because `now_ns` would convert them for each request.
 memcached::Clock server_clock() noexcept {
-  const std::uint64_t now_s = (machine::wall_clock_at_boot_ns() + machine::now_ns()) / 1'000'000'000;
-  return {&machine::timestamp, now_s - machine::timestamp() / machine::timestamp_hz(), machine::timestamp_hz()};
+  constexpr std::uint64_t second_ns = 1'000'000'000;
+  const std::uint64_t unix_ns = machine::wall_clock_at_boot_ns() + machine::now_ns(), ticks = machine::timestamp();
+  const std::uint64_t hz = machine::timestamp_hz();
+  std::uint64_t at_zero_s = unix_ns / second_ns - ticks / hz;  // without a date, it wraps, and the clock's sum is right
+  std::uint64_t fraction_ticks = unix_ns % second_ns * hz / second_ns + hz - ticks % hz;
+  if (fraction_ticks < hz) {
+    --at_zero_s;
+  } else {
+    fraction_ticks -= hz;
+  }
+  return {&machine::timestamp, at_zero_s, hz, fraction_ticks};
+}
+
+/// Returns the time that the cores were not asleep, since the boot and together. A core that polls is never asleep.
+std::uint64_t busy_us() noexcept {
+  std::uint64_t busy_ns = 0;
+  for (unsigned core = 0; core < core_count(); ++core) {
+    const std::uint64_t asleep_ns = event_counters(core).asleep_ns, now_ns = machine::now_ns();
+    busy_ns += now_ns - std::min(now_ns, asleep_ns);
+  }
+  return busy_ns / 1000;
 }
 
 /// Switches the machine off, in an event after those that are queued. Connections end with the machine, and the objects of the application
@@ -122,6 +141,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   settings.address = (*network)->address().to_string();
   memcached::Service service(store, server_clock(), settings, core_count());
   CrawlerSwitch crawler(store, service);
+  service.busy_us = &busy_us;
   service.shut_down = &shut_down;
   service.list_connections = &memcached::list_connections;
 

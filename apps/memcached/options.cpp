@@ -17,28 +17,26 @@ constexpr unsigned idle_timeout_s_max = 3600;  // a probe of TCP after two hours
 constexpr std::uint64_t hashpower_min = 6;     // a bucket for each shard
 constexpr std::uint64_t hashpower_max = 30;
 
-constexpr std::string_view no_files = "there is no file system";
-constexpr std::string_view no_process = "there are no processes, users and signals: the machine runs this one program";
+constexpr std::string_view no_process = "there are no processes, users and signals, because the machine runs this one program";
 constexpr std::string_view no_classes =
     "items come from the kernel's heap, which moves empty slabs between sizes, so there are no slab classes to set up";
 constexpr std::string_view no_lru = "eviction is a clock with second chances for each part of the table, not a list in segments";
 constexpr std::string_view no_tls = "there is no TLS; use a separate network or a tunnel";
 constexpr std::string_view no_extstore = "there is no storage device, so no extstore";
 constexpr std::string_view no_proxy = "there is no proxy";
-constexpr std::string_view no_buffers =
-    "a connection without work in progress holds no buffer; replies have a limit of their own (memory-limit)";
+constexpr std::string_view no_buffers = "a connection without work in progress holds no buffer; memory-limit= limits replies, too";
 
 constexpr RefusedOption refused[] = {
     {"unix-socket", "there are no UNIX sockets; clients use the network"},
     {"unix-mask", "there are no UNIX sockets; clients use the network"},
-    {"listen", "the machine has one address, which ip= sets"},
+    {"listen", "the machine has one address; ip= sets it"},
     {"daemon", no_process},
     {"user", no_process},
     {"pidfile", no_process},
     {"enable-coredumps", "a panic is reported on the console, and after a restart by control"},
     {"lock-memory", "memory is never paged out"},
     {"enable-largepages", "all memory is mapped by large pages already"},
-    {"verbose", "requests are not printed; a watcher (the command watch) sees them"},
+    {"verbose", "requests are not printed; the command watch shows them"},
     {"help", "a wrong word shows all accepted words"},
     {"version", "the console and the command version show it"},
     {"license", "the file LICENSE has the licence"},
@@ -47,9 +45,9 @@ constexpr RefusedOption refused[] = {
     {"disable-cas", "every item has a CAS id, and its memory would not be saved"},
     {"napi-ids", "the card's RSS chooses the core of a connection"},
     {"enable-sasl", "there is no SASL; use a separate network or a tunnel"},
-    {"auth-file", no_files},
+    {"auth-file", "there is no authentication; use a separate network or a tunnel"},
     {"memory-file", "a restart begins with an empty cache, because memory is not kept"},
-    {"extended", "write the names behind -o as words of their own"},
+    {"extended", "there is no -o; write the names behind it as words of their own"},
     {"slab-growth-factor", no_classes},
     {"slab-min-size", no_classes},
     {"slab_sizes", no_classes},
@@ -69,7 +67,7 @@ constexpr RefusedOption refused[] = {
     {"hot_max_factor", no_lru},
     {"warm_max_factor", no_lru},
     {"temporary_ttl", no_lru},
-    {"no_lru_crawler", "write lru_crawler=off"},
+    {"no_lru_crawler", "the crawler has one word; write lru_crawler=off"},
     {"lru_crawler_sleep", "the crawler works only while its core has nothing else to do"},
     {"lru_crawler_tocrawl", "a pass of the crawler visits all items"},
     {"modern", "it sets options that do not exist here"},
@@ -160,6 +158,14 @@ std::uint64_t read_item_size(Arguments& arguments) {
   return *size;
 }
 
+/// A value of more than half of the memory could evict all other items, so stock memcached refuses such a limit, too.
+void check_item_size(Arguments& arguments, const StoreOptions& store) {
+  for (const std::string_view word : {"max-item-size", "max_item"}) {
+    if (arguments.has(word) && store.value_bytes_max > store.memory_bytes / 2)
+      arguments.reject(word, "is more than half of the memory for items; raise memory-limit=");
+  }
+}
+
 }  // namespace
 
 std::span<const RefusedOption> refused_options() noexcept { return refused; }
@@ -172,6 +178,7 @@ Options read_options(Arguments& arguments, std::uint64_t memory_bytes_max, unsig
       "udp-port", 0, {0, 65535}, "UDP port; 0: no UDP, because a forged sender's address makes a server of UDP flood that address"));
   options.store.memory_bytes = read_memory(arguments, memory_bytes_max);
   options.store.value_bytes_max = to_32(read_item_size(arguments));
+  check_item_size(arguments, options.store);
   settings.evictions = !arguments.flag("disable-evictions", false, "if the memory is used up, refuse to store instead of evicting");
   options.store.evictions = settings.evictions;
   options.store.buckets =
@@ -203,7 +210,10 @@ Options read_options(Arguments& arguments, std::uint64_t memory_bytes_max, unsig
   }
   settings.watcher_buffer_bytes =
       to_32(arguments.number("watcher_logbuf_size", 256, {8, 4096}, "KiB for lines that a watcher has not read")) << 10;
-  for (const RefusedOption& option : refused_options()) arguments.refuse(option.name, "is refused: " + std::string(option.why));
+  for (const RefusedOption& option : refused_options()) {
+    const bool has_remedy = option.why.contains(';');
+    arguments.refuse(option.name, "is refused: " + std::string(option.why) + (has_remedy ? "" : "; leave it out"));
+  }
   return options;
 }
 

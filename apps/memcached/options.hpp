@@ -17,7 +17,7 @@ namespace neap::memcached {
 
 struct RefusedOption {
   std::string_view name;  ///< long name, or the name behind `-o`
-  std::string_view why;   ///< behind "is refused: "
+  std::string_view why;   ///< behind "is refused: "; has a remedy behind a semicolon, or "; leave it out" follows
 };
 [[nodiscard]] std::span<const RefusedOption> refused_options() noexcept;
 

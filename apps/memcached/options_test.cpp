@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 namespace neap::memcached {
@@ -128,11 +129,13 @@ TEST(MemcachedOptions, EveryOptionOfMemcachedIsKnown) {
   }
 }
 
-TEST(MemcachedOptions, ARefusedOptionGivesItsReason) {
+TEST(MemcachedOptions, ARefusedOptionGivesItsReasonAndARemedy) {
   for (const RefusedOption& option : refused_options()) {
     Arguments arguments(option.name);
     (void)read(arguments);
-    EXPECT_EQ(arguments.complaints(), std::string(option.name) + "= is refused: " + std::string(option.why) + "\n");
+    const std::string complaint = arguments.complaints();
+    EXPECT_TRUE(complaint.starts_with(std::string(option.name) + "= is refused: " + std::string(option.why))) << complaint;
+    EXPECT_EQ(std::ranges::count(complaint, ';'), 1) << "not a reason and a remedy: " << complaint;
     EXPECT_FALSE(option.why.ends_with('.')) << option.name;
   }
 }
@@ -185,9 +188,22 @@ TEST(MemcachedOptions, TwoWordsForOneLimitAreAContradiction) {
   }
 }
 
+TEST(MemcachedOptions, AValueOfMoreThanHalfOfTheMemoryIsRefused) {
+  for (const char* const line : {"max-item-size=33m", "max_item=33M", "max-item-size=5m memory-limit=9"}) {
+    Arguments arguments(line);
+    (void)read(arguments);
+    EXPECT_NE(arguments.complaints().find("is more than half of the memory for items; raise memory-limit="), std::string::npos) << line;
+  }
+  for (const char* const line : {"max-item-size=32m", "max-item-size=128m memory-limit=256", "memory-limit=1"}) {
+    Arguments arguments(line);
+    (void)read(arguments);
+    EXPECT_EQ(arguments.complaints(), "") << line;
+  }
+}
+
 TEST(MemcachedOptions, SizesOfItemsAreThoseThatMemcachedAccepts) {
   for (const auto& [text, bytes] : {std::pair{"1k", 1024U}, {"1024", 1024U}, {"512K", 512U << 10}, {"128m", 128U << 20}}) {
-    Arguments arguments(std::string("max-item-size=") + text);
+    Arguments arguments(std::string("memory-limit=256 max-item-size=") + text);
     EXPECT_EQ(read(arguments).store.value_bytes_max, bytes) << text;
     EXPECT_EQ(arguments.complaints(), "");
   }

@@ -9,7 +9,8 @@
 // connection may have a whole send buffer in flight. Each of a thousand stalled connections gets little, so other connections have room.
 //
 // A connection without bytes in flight may always send a small reply, so that every client that reads is served. Only these replies can
-// exceed the second limit. Replies make the cache smaller by at most half of `memory=`, so that a `set` has room.
+// exceed the second limit. Replies make the cache smaller by at most half of `memory=`, so that a `set` has room. All limits follow the
+// command cache_memlimit.
 //
 // Each core has its own plain counter. The counter reports to the shared sum in steps, so that a request does not write to a shared cache
 // line.
@@ -18,9 +19,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <mutex>
 
 #include "apps/memcached/store.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/spin_lock.hpp"
 
 namespace neap::memcached {
 
@@ -36,41 +39,61 @@ class ReplyMemory {
   /// Replies make the cache smaller by at most `memory=` divided by this.
   static constexpr std::size_t taken_divisor = 2;
 
-  explicit ReplyMemory(Store& store) noexcept
-      : store_(store), limit_bytes_(store.memory_bytes() / memory_divisor), taken_bytes_max_(store.memory_bytes() / taken_divisor) {}
+  explicit ReplyMemory(Store& store) noexcept : store_(store) { follow_limit(); }
 
-  [[nodiscard]] std::size_t limit_bytes() const noexcept { return limit_bytes_; }
+  /// Computes the limits from the store's. MUST be called after each change of that.
+  void follow_limit() noexcept {
+    const std::lock_guard lock(lock_);
+    limit_bytes_.store(store_.memory_bytes() / memory_divisor, std::memory_order_relaxed);
+    taken_bytes_max_ = store_.memory_bytes() / taken_divisor;
+    set_bytes(bytes());
+    set_careful();
+  }
+  [[nodiscard]] std::size_t limit_bytes() const noexcept { return limit_bytes_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   /// Returns the part of `bytes()` by which the cache becomes smaller.
-  [[nodiscard]] std::size_t taken_bytes() const noexcept { return taken(bytes()); }
+  [[nodiscard]] std::size_t taken_bytes() const noexcept { return taken_bytes_.load(std::memory_order_relaxed); }
   /// True if over half of the limit is used. A copy that saves memory is then worth its time.
-  [[nodiscard]] bool scarce() const noexcept { return bytes() > limit_bytes_ / 2; }
+  [[nodiscard]] bool scarce() const noexcept { return bytes() > limit_bytes() / 2; }
   /// True if whole requests may not be handled in the short way: over half of the limit is used, or `observe(true)` was called. One
   /// comparison for both, because each received segment asks.
   [[nodiscard]] bool careful() const noexcept { return bytes() >= careful_from_bytes_.load(std::memory_order_relaxed); }
-  void observe(bool observed) noexcept { careful_from_bytes_.store(observed ? 0 : limit_bytes_ / 2 + 1, std::memory_order_relaxed); }
+  void observe(bool observed) noexcept {
+    const std::lock_guard lock(lock_);
+    observed_ = observed;
+    set_careful();
+  }
   /// Returns the share of one connection, 0 at the limit. If a connection has that many bytes in flight, its input waits.
   [[nodiscard]] std::size_t share_bytes() const noexcept {
-    const std::size_t taken = bytes();
-    return taken >= limit_bytes_ ? 0 : std::clamp((limit_bytes_ - taken) / share_divisor, small_bytes, share_bytes_max);
+    const std::size_t taken = bytes(), limit = limit_bytes();
+    return taken >= limit ? 0 : std::clamp((limit - taken) / share_divisor, small_bytes, share_bytes_max);
   }
   void charge(std::size_t bytes) noexcept {
-    const std::size_t before = bytes_.fetch_add(bytes, std::memory_order_relaxed);
-    store_.charge_held(taken(before + bytes) - taken(before));
+    const std::lock_guard lock(lock_);
+    set_bytes(this->bytes() + bytes);
   }
   void discharge(std::size_t bytes) noexcept {
-    const std::size_t before = bytes_.fetch_sub(bytes, std::memory_order_relaxed);
-    require(before >= bytes, "memcached: replies discharge no more than was charged", bytes);
-    store_.discharge_held(taken(before) - taken(before - bytes));
+    const std::lock_guard lock(lock_);
+    require(this->bytes() >= bytes, "memcached: replies discharge no more than was charged", bytes);
+    set_bytes(this->bytes() - bytes);
   }
 
  private:
-  [[nodiscard]] std::size_t taken(std::size_t bytes) const noexcept { return std::min(bytes, taken_bytes_max_); }
+  /// Charges the store the part of `bytes` that it has to give up. Under the lock, so that the part and the limit fit together.
+  void set_bytes(std::size_t bytes) noexcept {
+    const std::size_t before = taken_bytes(), taken = std::min(bytes, taken_bytes_max_);
+    bytes_.store(bytes, std::memory_order_relaxed);
+    if (taken < before) store_.discharge_held(before - taken);
+    taken_bytes_.store(taken, std::memory_order_relaxed);  // before a charge, so that no reader of both counts replies as values
+    if (taken > before) store_.charge_held(taken - before);
+  }
+  void set_careful() noexcept { careful_from_bytes_.store(observed_ ? 0 : limit_bytes() / 2 + 1, std::memory_order_relaxed); }
 
   Store& store_;
-  const std::size_t limit_bytes_, taken_bytes_max_;
-  std::atomic<std::size_t> bytes_{0};
-  std::atomic<std::size_t> careful_from_bytes_{limit_bytes_ / 2 + 1};
+  SpinLock lock_;  // of all changes, which are rare: accounts report in steps
+  std::size_t taken_bytes_max_ = 0;
+  bool observed_ = false;
+  std::atomic<std::size_t> limit_bytes_{0}, bytes_{0}, taken_bytes_{0}, careful_from_bytes_{0};
 };
 
 /// The account of one core. Only that core MAY use it.

@@ -184,6 +184,31 @@ TEST_F(StalledReaders, LeaveAReaderItsWholeShareWhenTheyAreGone) {
   EXPECT_EQ(server.service.total(Count::cmd_get) % 4, 0U);
 }
 
+TEST(ReplyMemory, FollowsTheLimitOfTheStore) {
+  constexpr std::size_t mebibyte = 1 << 20;
+  StoreOptions options = test::small_store();
+  options.memory_bytes = 64 * mebibyte;
+  Server server(options);
+  ReplyMemory& memory = server.service.reply_memory;
+  memory.charge(7 * mebibyte);
+  EXPECT_EQ(memory.limit_bytes(), 8 * mebibyte);
+  EXPECT_TRUE(memory.careful() && memory.scarce());
+  EXPECT_EQ(server.store.held_bytes(), 7 * mebibyte);
+
+  test::Client client(server);
+  ASSERT_EQ(client.talk("cache_memlimit 8\r\n"), "OK\r\n");
+  EXPECT_EQ(memory.limit_bytes(), mebibyte);
+  EXPECT_EQ(memory.share_bytes(), 0U);
+  EXPECT_EQ(memory.taken_bytes(), 4 * mebibyte);  // half of the cache
+  EXPECT_EQ(server.store.held_bytes(), 4 * mebibyte);
+  ASSERT_EQ(client.talk("cache_memlimit 256\r\n"), "OK\r\n");
+  EXPECT_EQ(memory.limit_bytes(), 32 * mebibyte);
+  EXPECT_FALSE(memory.careful() || memory.scarce());
+  EXPECT_EQ(server.store.held_bytes(), 7 * mebibyte);
+  memory.discharge(7 * mebibyte);
+  EXPECT_EQ(server.store.held_bytes(), 0U);
+}
+
 TEST(ReplyAccount, ReportsWhatIsOverItsFreePartAndTakesItBack) {
   Server server;
   ReplyMemory memory(server.store);

@@ -99,6 +99,8 @@ class Service final : public Store::EvictionObserver {
   std::atomic<bool> crawler_on{settings.crawler};  ///< expired items are freed in idle time (crawler.hpp)
   /// Called after `crawler_on` has changed; null in tests. Any core MAY call it.
   void (*settle_crawler)() noexcept = nullptr;
+  /// Returns the time that all cores together were not asleep; null in tests. Any core MAY call it.
+  std::uint64_t (*busy_us)() noexcept = nullptr;
   /// Ends the application; null in tests. Any core MAY call it.
   void (*shut_down)(Service&) noexcept = nullptr;
   /// Makes the answer of `stats conns` (connection_list.cpp); null in tests.

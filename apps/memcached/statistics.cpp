@@ -7,6 +7,7 @@
 #include <string>
 
 #include "apps/memcached/service.hpp"
+#include "apps/memcached/text_line.hpp"
 
 namespace neap::memcached {
 namespace {
@@ -61,6 +62,10 @@ class Lines {
     char digits[20];
     sink_(name, {digits, static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, value).ptr - digits)});
   }
+  void seconds(std::string_view name, std::uint64_t microseconds) {
+    TextLine<40> line;
+    sink_(name, line.number(microseconds / 1'000'000).put(".").millionths(microseconds % 1'000'000).text());
+  }
 
  private:
   const StatisticSink& sink_;
@@ -79,6 +84,8 @@ void show_general(Service& service, Lines lines) {
   lines.number("time", static_cast<std::uint64_t>(service.clock.unix_s(now)));
   lines.text("version", service.settings.version);
   lines.number("pointer_size", 8 * sizeof(void*));
+  lines.seconds("rusage_user", service.busy_us != nullptr ? service.busy_us() : 0);
+  lines.seconds("rusage_system", 0);  // the time of the kernel is in `rusage_user`, as both are one program
   lines.number("max_connections", service.settings.connections_max);
   lines.number("curr_connections", service.connections());
   lines.number("total_connections", service.total(Count::total_connections));
@@ -113,6 +120,7 @@ void show_general(Service& service, Lines lines) {
   lines.number("expired_unfetched", store.expired_unfetched);
   lines.number("evicted_unfetched", store.evicted_unfetched);
   lines.number("evictions", store.evictions);
+  lines.number("direct_reclaims", store.evictions);  // the command that needs the memory evicts
   lines.number("reclaimed", store.reclaimed);
   lines.number("lrutail_reflocked", 0);  // an item that a reply holds is evicted all the same; the reply keeps its memory
   lines.number("lru_crawler_running", service.store.crawl_is_due(now) && service.crawler_on.load(std::memory_order_relaxed) ? 1 : 0);
@@ -141,6 +149,7 @@ void show_settings(const Service& service, Lines lines) {
   lines.text("domain_socket", "NULL");  // there are no UNIX sockets
   lines.text("shutdown_command", yes_if(settings.shutdown_enabled));
   lines.number("num_threads", service.core_count);
+  lines.number("num_threads_per_udp", settings.udp_port != 0 ? service.core_count : 0);
   lines.text("stat_key_prefix", {&settings.key_prefix_end, 1});
   lines.text("detail_enabled", yes_if(service.details.on()));
   lines.number("reqs_per_event", settings.requests_per_event);
@@ -159,6 +168,7 @@ void show_settings(const Service& service, Lines lines) {
   lines.number("lru_crawler_tocrawl", 0);  // a pass visits all items
   lines.text("lru_maintainer_thread", "no");
   lines.text("lru_segmented", "no");
+  lines.text("temp_lru", "no");
   lines.text("flush_enabled", yes_if(settings.flush_enabled));
   lines.text("dump_enabled", yes_if(settings.dump_enabled));
   lines.text("watch_enabled", yes_if(settings.watch_enabled));
@@ -167,6 +177,7 @@ void show_settings(const Service& service, Lines lines) {
   lines.number("watcher_logbuf_size", settings.watcher_buffer_bytes);
   lines.text("track_sizes", "yes");
   lines.text("inline_ascii_response", "no");
+  lines.text("ssl_enabled", "no");
   lines.number("client_flags_size", sizeof Item::flags);
 }
 
@@ -192,7 +203,9 @@ void show_items(const Service& service, Lines lines) {
     lines.number(prefix + "evicted_time", size.evictions == 0 ? 0 : now - std::min(now, size.last_evicted_used));
     lines.number(prefix + "outofmemory", 0);  // memory runs out for the whole cache: `store_no_memory`
     lines.number(prefix + "tailrepairs", 0);  // references are not lost
+    lines.number(prefix + "lrutail_reflocked", 0);
     lines.number(prefix + "reclaimed", size.reclaimed);
+    lines.number(prefix + "crawler_reclaimed", size.crawler_reclaimed);
     lines.number(prefix + "expired_unfetched", size.expired_unfetched);
     lines.number(prefix + "evicted_unfetched", size.evicted_unfetched);
   });

@@ -53,7 +53,7 @@ enum class Count : std::uint8_t {
   idle_kicks,     ///< connections reset because their client was silent
   uploads_reset,  ///< connections reset because their uploads made no progress while uploads took too much memory
   udp_requests,   ///< datagrams with requests
-  udp_dropped,    ///< datagrams without a valid header, and replies that were not sent whole
+  udp_dropped,    ///< datagrams without a header or with unfinished requests, and replies that were not sent whole
   holders_reset,  ///< connections reset because they held values by not reading replies
   reply_waits,    ///< times that a connection's input began to wait for the peer to read its replies
   protocol_errors,

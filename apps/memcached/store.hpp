@@ -150,7 +150,7 @@ class Store {
   [[nodiscard]] std::uint32_t value_bytes_max() const noexcept { return value_bytes_max_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_.load(std::memory_order_relaxed); }
   /// Changes the limit. Later commands evict what is above a lower limit, a step for each command. Returns false if the machine has less
-  /// memory than that. The bounds for replies, retired items and spare blocks stay those of the first limit.
+  /// memory than that. The bounds for retired items and spare blocks stay those of the first limit.
   [[nodiscard]] bool set_memory_bytes(std::size_t bytes) noexcept;
   [[nodiscard]] bool evictions() const noexcept { return evictions_; }
 
@@ -306,7 +306,8 @@ class Store {
     std::uint64_t items = 0, bytes = 0, evictions = 0;
     std::uint64_t evicted_nonzero = 0;  ///< evicted items that had an expiry
     std::uint64_t evicted_unfetched = 0, expired_unfetched = 0, reclaimed = 0;
-    Seconds last_evicted_used = 0;  ///< when the item that was evicted last was last used
+    std::uint64_t crawler_reclaimed = 0;  ///< those of `reclaimed` that the crawler freed
+    Seconds last_evicted_used = 0;        ///< when the item that was evicted last was last used
   };
   [[nodiscard]] std::array<SizeClass, size_classes> sizes() const noexcept;
   [[nodiscard]] static unsigned size_class(std::size_t bytes) noexcept { return static_cast<unsigned>(std::bit_width(bytes - 1)); }
@@ -524,7 +525,8 @@ class Store {
   std::atomic<bool> crawling_{false};
   void (*report_expiry_)(void*) noexcept = nullptr;
   void* report_context_ = nullptr;
-  std::atomic<std::uint64_t> crawler_starts_{0}, crawler_checked_{0}, crawler_reclaimed_{0};
+  std::atomic<std::uint64_t> crawler_starts_{0}, crawler_checked_{0};
+  std::array<std::atomic<std::uint64_t>, size_classes> crawler_reclaimed_{};  // items by size
   std::atomic<std::uint64_t> moves_left_{0};  // items that may be copied out of their slabs instead of evicted
   SpinLock relief_;
   unsigned relief_round_ = 0;

@@ -243,19 +243,18 @@ void Store::begin_crawl() noexcept {
 Store::Crawled Store::crawl(Walk& walk, unsigned budget, Seconds now) noexcept {
   if (own_part().retired_bytes.value() > retired_bytes_core_max_ / 2)
     return {.more = true, .examined = 0};  // the grace period of freed items comes first
-  std::uint64_t checked = 0, reclaimed = 0;
+  std::uint64_t checked = 0;
   Seconds earliest = no_expiry;
   const bool more = walk.step(budget, [&](Item& item) {
     ++checked;
     if (is_dead(item, now)) {
+      crawler_reclaimed_[size_class(footprint(item))].fetch_add(1, std::memory_order_relaxed);
       (void)discard(item, now);
-      ++reclaimed;
     } else if (const Seconds expires = item.expires.load(std::memory_order_relaxed); expires != expires_never) {
       earliest = std::min(earliest, expires);
     }
   });
   crawler_checked_.fetch_add(checked, std::memory_order_relaxed);
-  crawler_reclaimed_.fetch_add(reclaimed, std::memory_order_relaxed);
   for (Seconds noted = earliest_expiry(); earliest < noted;) {  // without a report, because the crawler reads the time at the pass's end
     if (earliest_expiry_.compare_exchange_weak(noted, earliest, std::memory_order_relaxed)) break;
   }
@@ -314,7 +313,7 @@ StoreCounters Store::counters() const noexcept {
   sum.waits = waits_.load(std::memory_order_relaxed);
   sum.crawler_starts = crawler_starts_.load(std::memory_order_relaxed);
   sum.crawler_checked = crawler_checked_.load(std::memory_order_relaxed);
-  sum.crawler_reclaimed = crawler_reclaimed_.load(std::memory_order_relaxed);
+  for (const auto& reclaimed : crawler_reclaimed_) sum.crawler_reclaimed += reclaimed.load(std::memory_order_relaxed);
   return sum;
 }
 
@@ -325,11 +324,13 @@ void Store::reset_counters() noexcept {
     shard.counters = {.items = shard.counters.items, .bytes = shard.counters.bytes};
     for (SizeClass& size : shard.sizes) size = {.items = size.items, .bytes = size.bytes};
   }
-  for (auto* const count : {&waits_, &crawler_starts_, &crawler_checked_, &crawler_reclaimed_}) count->store(0, std::memory_order_relaxed);
+  for (auto* const count : {&waits_, &crawler_starts_, &crawler_checked_}) count->store(0, std::memory_order_relaxed);
+  for (auto& reclaimed : crawler_reclaimed_) reclaimed.store(0, std::memory_order_relaxed);
 }
 
 std::array<Store::SizeClass, Store::size_classes> Store::sizes() const noexcept {
   std::array<SizeClass, size_classes> sum{};
+  for (unsigned at = 0; at < size_classes; ++at) sum[at].crawler_reclaimed = crawler_reclaimed_[at].load(std::memory_order_relaxed);
   for (std::uint32_t index = 0; index < shard_count_; ++index) {
     Shard& shard = shards_[index];
     const std::lock_guard lock(shard.lock);

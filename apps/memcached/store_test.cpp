@@ -315,6 +315,20 @@ TEST(Numbers, ReadAsMemcachedReadsThem) {
   EXPECT_EQ(read_signed("-9223372036854775809"), std::nullopt);
 }
 
+// Otherwise a date would be reached up to a second late.
+TEST(Clock, SecondsBeginWithThoseOfTheDate) {
+  test::clock_ns = 10'700'000'000;
+  const Clock clock([]() noexcept { return test::clock_ns; }, 1'700'000'000, 1'000'000'000, 100'000'000);
+  EXPECT_EQ(clock.unix_s(clock.now()), 1'700'000'010);
+  EXPECT_EQ(clock.unix_us(), 1'700'000'010'800'000U);
+  EXPECT_EQ(clock.uptime_s(), 0U);
+  test::clock_ns += 199'999'999;
+  EXPECT_EQ(clock.unix_s(clock.now()), 1'700'000'010);
+  test::clock_ns += 1;
+  EXPECT_EQ(clock.unix_s(clock.now()), 1'700'000'011);
+  EXPECT_EQ(clock.expiry(1'700'000'011, clock.now()), clock.now());
+}
+
 TEST(Clock, ExpiryMeansSecondsOrADate) {
   test::clock_ns = 5'000'000'000;
   const Clock clock([]() noexcept { return test::clock_ns; }, 1'700'000'000 - 5);

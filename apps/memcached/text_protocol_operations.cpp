@@ -108,6 +108,7 @@ void TextProtocol::memory_limit(const Line& line, Context& context) noexcept {
   if (*megabytes > megabytes_max) return say(context, quiet, "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n");
   if (!context.store().set_memory_bytes(*megabytes * mebibyte))
     return say(context, quiet, "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n");
+  context.service.reply_memory.follow_limit();
   say(context, quiet, "OK\r\n");
 }
 

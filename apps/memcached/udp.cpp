@@ -60,13 +60,15 @@ class Answerer {
   const std::uint16_t port_;
 };
 
-/// Returns the whole reply to the requests in `input`. Requests that wait for memory, and those behind a full reply, are dropped.
+/// Returns the whole reply to the requests in `input`. Requests that wait for memory or are incomplete, and those behind a full reply, are
+/// dropped.
 std::string answer(Service& service, CoreState& core, std::string_view input) {
   constexpr std::size_t reply_bytes_max = datagrams_max * (datagram_bytes_max - header_bytes);
   Reply reply(core.replies);
   Conversation conversation(service, core, Conversation::Answers::short_ones);
   const std::uint64_t requests = core.statistics.value(Count::requests);
-  (void)conversation.consume(input, reply);
+  const bool all = conversation.consume(input, reply) == input.size() && conversation.idle();
+  if (!all && !conversation.closing()) core.statistics.add(Count::udp_dropped);
   log::count_requests(core.statistics.value(Count::requests) - requests);
   if (reply.failed()) return "SERVER_ERROR out of memory writing response\r\n";
   if (reply.bytes() > reply_bytes_max) return "SERVER_ERROR response too large for UDP\r\n";

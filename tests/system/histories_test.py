@@ -17,7 +17,7 @@ from servers import NeapServer, Server, StockServer
 from tools import history_soak
 from tools.control_client import fields_of
 
-SECONDS = 10.0
+SECONDS = 5.0
 SEED = 23
 
 

@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from memcached_program import forward
-from servers import GUEST_PORT, NeapServer
+from servers import NeapServer
 from wire import Closed, Wire
 
-from tools.machine import LOOPBACK, SUCCESS, free_port
+from tools import top
+from tools.machine import LOOPBACK, SUCCESS
 from tools.process import wait_until
 
 pytestmark = pytest.mark.image_only
@@ -23,15 +23,12 @@ pytestmark = pytest.mark.image_only
 CONNECTIONS_MAX = 12
 IDLE_SECONDS = 4
 REFUSED = b"ERROR Too many open connections"
-WORDS = [f"conn-limit={CONNECTIONS_MAX}", "udp-port=11211", "memory-limit=16", "watcher_logbuf_size=8"]
+WORDS = [f"conn-limit={CONNECTIONS_MAX}", "memory-limit=16", "watcher_logbuf_size=8"]
 
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[NeapServer]:
-    # Without `outside`, QEMU's user network drops all datagrams of the guest.
-    with NeapServer(cores=2, memory="256M", arguments=WORDS, outside=True) as server:
-        server.udp_port = free_port()
-        forward(server.machine, "udp", server.udp_port, GUEST_PORT)
+    with NeapServer(cores=2, memory="256M", arguments=WORDS, udp=True) as server:
         yield server
 
 
@@ -83,6 +80,17 @@ def test_stats_conns_lists_the_connections_of_all_cores(machine: NeapServer) -> 
         assert len(set(ids)) == len(ids) == 8
         assert lines[0] == "STAT 0:addr tcp:0.0.0.0:11211" and "STAT 1:addr udp:0.0.0.0:11211" in lines
         assert lines[-2] == f"STAT {ids[-1]}:state conn_parse_cmd" and lines[-1] == f"STAT {ids[-1]}:secs_since_last_cmd 0"
+
+
+def test_rusage_is_the_time_that_the_cores_were_not_asleep(machine: NeapServer) -> None:
+    def rusage_ns() -> int:
+        seconds, millionths = statistics(wire)["rusage_user"].split(".")
+        return 10**9 * int(seconds) + 1000 * int(millionths)
+
+    with machine.connect() as wire, machine.control() as control:
+        before = rusage_ns()
+        awake_ns = sum(row["now_ns"] - row["asleep_ns"] for row in top.parse(control.ask("cores"), "the machine"))
+        assert 0 < before <= awake_ns <= rusage_ns() + 1000
 
 
 def test_a_watcher_sees_requests_and_connections_of_all_cores(machine: NeapServer) -> None:
@@ -143,7 +151,7 @@ def ask_by_udp(port: int, number: int, request: bytes) -> bytes:
 
 
 def test_udp_serves_requests_of_one_datagram(machine: NeapServer) -> None:
-    port = machine.udp_port
+    _, port = machine.address
     assert ask_by_udp(port, 1, b"set u 5 0 3\r\nabc\r\n") == b"STORED\r\n"
     assert ask_by_udp(port, 2, b"get u\r\nget missing\r\n") == b"VALUE u 5 3\r\nabc\r\nEND\r\nEND\r\n"
     assert ask_by_udp(port, 3, b"watch\r\n") == b"ERROR\r\n"
@@ -157,14 +165,15 @@ def test_udp_serves_requests_of_one_datagram(machine: NeapServer) -> None:
         assert int(statistics(wire)["udp_requests"]) >= 6
 
 
-def test_udp_refuses_requests_in_several_datagrams_and_drops_what_has_no_header(machine: NeapServer) -> None:
+def test_udp_refuses_requests_in_several_datagrams_and_counts_what_it_drops(machine: NeapServer) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client, machine.connect() as wire:
         client.settimeout(20)
         dropped = int(statistics(wire)["udp_dropped"])
-        client.sendto(b"get a\r\n", (LOOPBACK, machine.udp_port))
-        client.sendto(struct.pack(">HHHH", 9, 0, 2, 0) + b"get a\r\n", (LOOPBACK, machine.udp_port))
+        client.sendto(b"get a\r\n", machine.address)
+        client.sendto(struct.pack(">HHHH", 8, 0, 1, 0) + b"set a 0 0 5\r\nabc", machine.address)
+        client.sendto(struct.pack(">HHHH", 9, 0, 2, 0) + b"get a\r\n", machine.address)
         assert client.recv(2000) == struct.pack(">HHHH", 9, 0, 1, 0) + b"SERVER_ERROR multi-packet request not supported\r\n"
-        assert int(statistics(wire)["udp_dropped"]) == dropped + 1
+        assert int(statistics(wire)["udp_dropped"]) == dropped + 2
 
 
 def test_silent_clients_are_closed_and_others_are_not() -> None:

@@ -16,9 +16,10 @@ import signal
 import sys
 import threading
 
+from servers import forward
+
 from tools import build
-from tools.errors import Failure
-from tools.machine import LOOPBACK, Machine
+from tools.machine import Machine
 
 START_SECONDS = 60.0
 LISTENING = r"memcached: listening on"
@@ -71,13 +72,6 @@ def words_of(arguments: list[str]) -> dict[str, str]:
     if words.get("udp-port") == "0":
         del words["udp-port"]
     return {name: value for name, value in words.items() if name not in IGNORED}
-
-
-def forward(machine: Machine, protocol: str, port: int, guest_port: int) -> None:
-    """Forwards a port of the host to a running machine. Raises Failure if QEMU cannot."""
-    line = f"hostfwd_add user {protocol}:{LOOPBACK}:{port}-:{guest_port}"
-    if answer := machine.qmp("human-monitor-command", **{"command-line": line}):
-        raise Failure(f"QEMU refuses '{line}': {answer}")
 
 
 def serve(words: dict[str, str]) -> int:

@@ -32,6 +32,13 @@ CONTROL_SECONDS = 60.0
 LISTENING = r"memcached: listening on [0-9.]+:11211"
 
 
+def forward(machine: Machine, protocol: str, port: int, guest_port: int) -> None:
+    """Forwards a port of the host to a running machine. Raises Failure if QEMU cannot."""
+    line = f"hostfwd_add user {protocol}:{LOOPBACK}:{port}-:{guest_port}"
+    if answer := machine.qmp("human-monitor-command", **{"command-line": line}):
+        raise Failure(f"QEMU refuses '{line}': {answer}")
+
+
 class Server:
     """A memcached that listens on 127.0.0.1. A context manager."""
 
@@ -66,7 +73,8 @@ class Server:
 
 
 class NeapServer(Server):
-    """The image, on a soft card behind QEMU's user network, with memcached and control forwarded. `machine_options` go to Machine."""
+    """The image, on a soft card behind QEMU's user network, with memcached and control forwarded. With `udp`, memcached's port has UDP.
+    `machine_options` go to Machine."""
 
     def __init__(
         self,
@@ -76,6 +84,7 @@ class NeapServer(Server):
         arguments: Sequence[str] = (),
         preset: str = "image",
         card_options: Sequence[str] = (),
+        udp: bool = False,
         **machine_options: object,
     ) -> None:
         image = build.image("memcached", preset)
@@ -85,6 +94,10 @@ class NeapServer(Server):
                 f"not built: {missing.relative_to(build.REPOSITORY)}", "./neap test system builds it, so does ./neap run memcached"
             )
         forward = [(0, GUEST_PORT), (0, CONTROL_PORT)]
+        self._udp = udp
+        if udp:
+            arguments = [*arguments, f"udp-port={GUEST_PORT}"]
+            machine_options["outside"] = True  # otherwise QEMU's user network drops all datagrams of the guest
         self.machine = Machine(
             image, cores=cores, memory=memory, forward=forward, arguments=arguments, card_options=card_options, **machine_options
         )
@@ -95,6 +108,8 @@ class NeapServer(Server):
         self.machine.start()
         try:
             self.machine.wait_for_line(LISTENING, START_SECONDS)
+            if self._udp:
+                forward(self.machine, "udp", self.machine.port(GUEST_PORT), GUEST_PORT)
         except BaseException:
             self.machine.stop()
             raise
