@@ -13,7 +13,7 @@ template <typename Change>
 void Details::change(std::string_view key, Change change) noexcept {
   if (!on()) return;
   const std::size_t end = key.find(prefix_end_);
-  if (end == std::string_view::npos) return;
+  if (end == std::string_view::npos || !is_one_word(key.substr(0, end))) return;  // `text` has one line for each prefix
   const std::lock_guard lock(lock_);
   try {
     const std::string prefix(key.substr(0, end));

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "apps/memcached/dump.hpp"
 
+#include "apps/memcached/base64.hpp"
 #include "apps/memcached/numbers.hpp"
 #include "apps/memcached/text_line.hpp"
 
 namespace neap::memcached {
+
+namespace {
+bool is_shown_as_it_is(const Item& item) noexcept { return !item.has_mark(Item::mark_binary_key) && is_one_word(item.key()); }
+}  // namespace
 
 std::uint32_t class_bits(std::string_view classes) noexcept {
   if (classes == "all" || classes == "hash") return all_classes;
@@ -30,9 +35,15 @@ LongAnswer::Step ItemList::write(Reply& reply, Seconds now) {
 
 bool Dump::show(Reply& reply, const Item& item) noexcept {
   if (as_requests_) {
-    reply.put("mg ");
-    reply.put(item.key());
-    reply.put("\r\n");
+    TextLine<400> line;
+    if (is_shown_as_it_is(item)) {
+      line.put("mg ").put(item.key()).put("\r\n");
+    } else {
+      char encoded[base64::text_bytes(key_bytes_max)];
+      const char* const end = base64::encode(encoded, item.key());
+      line.put("mg ").put({encoded, static_cast<std::size_t>(end - encoded)}).put(" b\r\n");
+    }
+    reply.put(line.text());
     return true;
   }
   const Seconds expires = item.expires.load(std::memory_order_relaxed);
@@ -48,7 +59,9 @@ bool Dump::show(Reply& reply, const Item& item) noexcept {
   return true;
 }
 
+/// Leaves out keys that are no text, as memcached does with those from base64.
 bool CacheDump::show(Reply& reply, const Item& item) noexcept {
+  if (!is_shown_as_it_is(item)) return true;
   const Seconds expires = item.expires.load(std::memory_order_relaxed);
   TextLine<400> line;
   line.put("ITEM ").put(item.key()).put(" [").number(item.value_bytes).put(" b; ");

@@ -167,6 +167,17 @@ TEST_F(Operations, AnMgdumpHasRequestsOfTheMetaProtocol) {
   EXPECT_EQ(client.talk("lru_crawler mgdump 1\r\n"), "mg a\r\nEN\r\n");
 }
 
+// A line end in a key must not end the dump's line: the rest of the key would be a command of the client that replays the dump.
+TEST_F(Operations, ADumpShowsKeysThatAreNoTextInBase64) {
+  EXPECT_EQ(client.talk("ms YQ0KZmx1c2hfYWxs 1 b\r\nx\r\n"), "HD\r\n");  // "a\r\nflush_all"
+  EXPECT_EQ(client.talk("ms YWI= 1 b\r\ny\r\n"), "HD\r\n");              // "ab"
+  std::vector<std::string> lines = lines_of(client.talk("lru_crawler mgdump all\r\n"));
+  std::ranges::sort(lines);
+  EXPECT_EQ(lines, (std::vector<std::string>{"EN\r\n", "mg YQ0KZmx1c2hfYWxs b\r\n", "mg YWI= b\r\n"}));
+  EXPECT_EQ(client.talk("stats cachedump 1 0\r\n"), "END\r\n");
+  EXPECT_EQ(client.talk("mg YQ0KZmx1c2hfYWxs b k v\r\n"), "VA 1 kYQ0KZmx1c2hfYWxs b\r\nx\r\n");
+}
+
 // A dump takes many events, and the table grows meanwhile. Requests behind the dump's command wait for its end.
 TEST_F(Operations, ADumpOfManyItemsHasEachItemOnce) {
   constexpr int items = 5000;

@@ -11,6 +11,11 @@
 
 namespace neap::memcached {
 
+/// True if `key` is one word of a line. A key from base64, or of the binary protocol, may contain blanks and line ends.
+[[nodiscard]] inline bool is_one_word(std::string_view key) noexcept {
+  return std::ranges::all_of(key, [](char letter) { return static_cast<unsigned char>(letter) > ' ' && letter != 0x7f; });
+}
+
 /// Text beyond the room is dropped, so a caller with a bounded line chooses the room.
 template <std::size_t room>
 class TextLine {
