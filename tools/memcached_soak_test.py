@@ -42,7 +42,7 @@ def test_each_protocol_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     ("script", "said"),
     [
         ('[ $2 = meta ] && { echo "AddressSanitizer: heap-use-after-free"; exit 1; }; ' + GOOD, "AddressSanitizer: heap-use-after-free"),
-        ('[ $2 = meta ] && exit 0; ' + GOOD, "without 500 bytes"),
+        ("[ $2 = meta ] && exit 0; " + GOOD, "without 500 bytes"),
         ('[ $2 = meta ] && echo "fuzz_protocols meta: 499 bytes, 7 commands, 3 streams, 0.5 s" && exit 0; ' + GOOD, "without 500 bytes"),
     ],
 )

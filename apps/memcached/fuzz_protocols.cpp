@@ -52,7 +52,9 @@ struct PlayedNetwork final : net::Network {
   [[nodiscard]] net::Ipv4Address netmask() const noexcept override { return {}; }
   [[nodiscard]] unsigned cores() const noexcept override { return 1; }
   [[nodiscard]] NetDevice& device() const noexcept override { std::abort(); }
-  task<Result<void>> listen(std::uint16_t, std::function<std::unique_ptr<net::ConnectionHandler>(net::Connection&)>) override { std::abort(); }
+  task<Result<void>> listen(std::uint16_t, std::function<std::unique_ptr<net::ConnectionHandler>(net::Connection&)>) override {
+    std::abort();
+  }
   task<Result<void>> connect(net::Endpoint, net::Acceptor) override { std::abort(); }
   task<Result<void>> receive_datagrams(std::uint16_t, net::DatagramReceiver wanted) override {
     receiver = std::move(wanted);
@@ -194,7 +196,8 @@ class Case {
       net::Buffer data;
       neap::fuzzing::Pieces pieces((choice_ >> 23 & 3) == 0 ? choice_ | 1 : 0);
       for (std::string_view rest = text; !rest.empty();) data.append(fuzz::CardBuffer::make(pieces.take(rest)));
-      network_.receiver({.from = {.address = {0xC0000201}, .port = 9}, .to = {.address = {0xC0000202}, .port = 11211}, .data = std::move(data)});
+      network_.receiver(
+          {.from = {.address = {0xC0000201}, .port = 9}, .to = {.address = {0xC0000202}, .port = 11211}, .data = std::move(data)});
       check_datagrams(text);
       if (++sent_ % 64 == 0) test::advance_s(1);
     }
@@ -208,7 +211,8 @@ class Case {
     std::string reply;
     for (std::size_t at = 0; at < sent.size(); ++at) {
       const std::string& one = sent[at];
-      if (one.size() <= datagram_header_bytes || one.size() > datagram_bytes_max) fail("bytes of a datagram", one.size(), datagram_bytes_max);
+      if (one.size() <= datagram_header_bytes || one.size() > datagram_bytes_max)
+        fail("bytes of a datagram", one.size(), datagram_bytes_max);
       const auto number = [&one](std::size_t from) {
         return std::size_t{static_cast<unsigned char>(one[from])} << 8 | static_cast<unsigned char>(one[from + 1]);
       };

@@ -20,8 +20,8 @@ class RequestGenerator : public InputGenerator {
     static const char* const others[] = {"delete", "incr", "decr", "touch", "get", "gets", "gat", "gats", "bget", "GET", "quit", "version"};
     if (below(2) == 0) {
       const std::string value = this->value();
-      std::string line = std::string(stores[below(6)]) + blank() + key() + blank() + number() + blank() +
-                         (below(3) == 0 ? number() : "0") + blank() + (below(20) == 0 ? number() : std::to_string(value.size()));
+      std::string line = std::string(stores[below(6)]) + blank() + key() + blank() + number() + blank() + (below(3) == 0 ? number() : "0") +
+                         blank() + (below(20) == 0 ? number() : std::to_string(value.size()));
       if (below(6) == 0) line += blank() + number();
       if (below(6) == 0) line += " noreply";
       return line + end() + value + (below(30) == 0 ? any(2) : "\r\n");
@@ -52,18 +52,56 @@ class RequestGenerator : public InputGenerator {
 
   /// A command of an administrator (docs/memcached.md, "Commands"), or one of stock memcached that is refused here.
   std::string operation() {
-    static const char* const rare[] = {"watch", "watch fetchers mutations", "watch evictions connevents deletions", "watch proxyreqs",
-                                       "lru_crawler metadump all", "lru_crawler mgdump all", "lru_crawler metadump hash",
-                                       "lru_crawler mgdump 1,2,40", "stats cachedump 1 0", "stats reset", "stats detail on"};
-    static const char* const often[] = {
-        "verbosity", "flush_all", "cache_memlimit", "shutdown", "shutdown graceful", "lru_crawler enable", "lru_crawler disable",
-        "lru_crawler crawl", "lru_crawler crawl all", "lru_crawler sleep", "lru_crawler tocrawl", "lru_crawler", "lru tune", "lru mode",
-        "lru temp_ttl", "lru", "slabs reassign", "slabs automove", "slabs", "stats", "stats settings", "stats items", "stats slabs",
-        "stats sizes", "stats conns", "stats detail off", "stats detail dump", "stats detail", "stats cachedump", "extstore", "misbehave",
-        "debugtime", "refresh_certs", "watch_", "version"};
+    static const char* const rare[] = {"watch",
+                                       "watch fetchers mutations",
+                                       "watch evictions connevents deletions",
+                                       "watch proxyreqs",
+                                       "lru_crawler metadump all",
+                                       "lru_crawler mgdump all",
+                                       "lru_crawler metadump hash",
+                                       "lru_crawler mgdump 1,2,40",
+                                       "stats cachedump 1 0",
+                                       "stats reset",
+                                       "stats detail on"};
+    static const char* const often[] = {"verbosity",
+                                        "flush_all",
+                                        "cache_memlimit",
+                                        "shutdown",
+                                        "shutdown graceful",
+                                        "lru_crawler enable",
+                                        "lru_crawler disable",
+                                        "lru_crawler crawl",
+                                        "lru_crawler crawl all",
+                                        "lru_crawler sleep",
+                                        "lru_crawler tocrawl",
+                                        "lru_crawler",
+                                        "lru tune",
+                                        "lru mode",
+                                        "lru temp_ttl",
+                                        "lru",
+                                        "slabs reassign",
+                                        "slabs automove",
+                                        "slabs",
+                                        "stats",
+                                        "stats settings",
+                                        "stats items",
+                                        "stats slabs",
+                                        "stats sizes",
+                                        "stats conns",
+                                        "stats detail off",
+                                        "stats detail dump",
+                                        "stats detail",
+                                        "stats cachedump",
+                                        "extstore",
+                                        "misbehave",
+                                        "debugtime",
+                                        "refresh_certs",
+                                        "watch_",
+                                        "version"};
     std::string line = below(6) == 0 ? rare[below(std::size(rare))] : often[below(std::size(often))];
     if (line.starts_with("watch") && below(8) != 0) line = "stats";  // a connection that watches reads no further request
-    for (unsigned words = below(3) == 0 ? below(below(30) == 0 ? 40 : 4) : 0; words-- > 0;) line += blank() + (below(4) == 0 ? key() : number());
+    for (unsigned words = below(3) == 0 ? below(below(30) == 0 ? 40 : 4) : 0; words-- > 0;)
+      line += blank() + (below(4) == 0 ? key() : number());
     if (below(8) == 0) line += " noreply";
     return line + end();
   }
@@ -135,7 +173,8 @@ class RequestGenerator : public InputGenerator {
     return letter + (letter == "M" ? std::string(1, "EAPRSID+-X"[below(10)]) : tokens[below(11)]);
   }
   std::string topic() {
-    static const char* const topics[] = {"items", "settings", "slabs", "sizes", "detail on", "detail dump", "detail off", "conns", "nonsense"};
+    static const char* const topics[] = {"items",       "settings",   "slabs", "sizes",   "detail on",
+                                         "detail dump", "detail off", "conns", "nonsense"};
     return below(60) == 0 ? "reset" : topics[below(9)];
   }
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from hostile.attack import CONNECT_SECONDS, MEMCACHED, PAUSE_SECONDS, SMALLEST_RECEIVE_BUFFER, Attack, client, reset, store
 from hostile.frames import ACK, FIN
-
 from tools.process import wait_until
 
 if TYPE_CHECKING:
@@ -267,8 +266,8 @@ class LargeReaders(Attack):
 
 
 def retired_bound(memory_bytes: int, cores: int, item_bytes: int) -> int:
-    """Returns the bound of items that wait for their grace period (docs/caveats.md): a sixteenth of the memory, at most 1 MiB for each core,
-    and one item for each core."""
+    """Returns the bound of items that wait for their grace period (docs/caveats.md). It is a sixteenth of the memory, at most 1 MiB for
+    each core, and one item for each core."""
     return min(memory_bytes // 16, cores * MIB) + cores * (item_bytes + 1024)
 
 
@@ -289,10 +288,9 @@ class VanishingClients(Attack):
     words = ("memory=64M", "idle_timeout=5")
     limit_bytes = 64 * MIB
     keys = (b"vanish", b"vanish-large")
-    # A client that is silent behind its FIN keeps its connection for a minute (net/connection.cpp).
-    level_seconds = 100.0
     upload_bytes = 900_000
-    modes = ("rst", "fin", "silence", "fin_and_silence")
+    large_bytes = 100_000
+    modes: Sequence[str] = ("rst", "fin", "silence")
     segment_bytes = 1400
 
     def _requests(self) -> list[tuple[str, bytes]]:
@@ -317,7 +315,7 @@ class VanishingClients(Attack):
     def begin(self) -> None:
         with contextlib.closing(client(self.scene)) as other:
             store(other, b"vanish", b"v" * 1000)
-            store(other, b"vanish-large", b"V" * 100_000)
+            store(other, b"vanish-large", b"V" * self.large_bytes)
         self._sent = self.unopened = 0
         self._plans = self._requests()
         self._silent: list[tuple[float, RawConnection]] = []
@@ -367,7 +365,8 @@ class VanishingClients(Attack):
         return {
             # A quarter of the memory, and for each core the upload that reached it.
             "memcached.upload_bytes": self.memory_bytes // 4 + cores * (self.upload_bytes + 1024),
-            "memcached.reply_bytes": stats["memcached.reply_limit_bytes"] + self.silent_max * LARGE_REPLY_BYTES,
+            # An eighth of the memory, and one large value of each client that does not read.
+            "memcached.reply_bytes": stats["memcached.reply_limit_bytes"] + self.silent_max * (self.large_bytes // 4 + 1024),
             "memcached.held_bytes": self.memory_bytes,
         }
 
@@ -376,6 +375,9 @@ class VanishingClients(Attack):
 
 
 class FullVanishingClients(VanishingClients):
+    # A client that is silent behind its FIN keeps its connection for a minute (net/connection.cpp).
+    modes = (*VanishingClients.modes, "fin_and_silence")
+    level_seconds = 100.0
     count = 4_000
     silent_max = 1_000
     seconds_min = 60.0

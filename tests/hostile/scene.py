@@ -252,8 +252,8 @@ def over_limit(attack: Attack, level: dict[str, int], during: dict[str, int]) ->
 
 
 def settle(level: dict[str, int], attack: Attack) -> dict:
-    """Deletes the attack's items and waits until heap use and the counters of RETURNED are at `level` again. Returns the heap's use before and
-    after, the difference, and the counters that have not returned."""
+    """Deletes the attack's items and waits until heap use and the counters of RETURNED are at `level` again. Returns the heap's use before
+    and after, the difference, and the counters that have not returned."""
     with socket.create_connection((ADDRESS, MEMCACHED), NEWCOMER_SECONDS) as connection:
         connection.sendall(b"".join(b"delete %s noreply\r\n" % key for key in attack.keys) + b"version\r\n")
         connection.recv(100)
