@@ -178,11 +178,12 @@ def _parser() -> Parser:
     soak.add_argument("--minutes", type=float, default=60, metavar="N")
     soak.add_argument("--seeds", type=int, metavar="N", help="of model: number of runs (1000)")
     soak.add_argument("--first-seed", type=int, metavar="S", help="of model: seed of the first run (1)")
-    soak.add_argument("--cores", type=int, metavar="N", help="cores of a machine; of model (4), of starts (16)")
+    soak.add_argument("--cores", type=int, metavar="N", help="cores of a machine; of model and crowd (4), of starts (16)")
     soak.add_argument("--jobs", type=int, metavar="N", help="of model: runs at a time (2)")
     soak.add_argument("--fault", dest="faults", action="append", default=[], metavar="WORDS", help="of model: a further fault; repeatable")
     soak.add_argument("--starts", type=int, metavar="N", help="of starts: number of starts (50)")
     soak.add_argument("--busy", type=int, metavar="N", help="of starts: processes that compute meanwhile (8)")
+    soak.add_argument("--bytes", dest="count", type=int, metavar="N", help="of protocols: bytes of each protocol (100000000)")
 
     ctl = command("ctl", _call, "Send lines to a machine's control server and print its answers.", builds=False)
     _add_target(ctl)

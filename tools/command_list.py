@@ -30,6 +30,9 @@ commands:
                                          faults in virtual time on the model machine, each run from its seed
   soak starts [--starts N] [--cores N] [--busy N]
                                          start many cores on a busy host: all of them run, or the machine refuses
+  soak crowd [--cores N]                 memcached with 10,000 connections, with slow readers, with clients that vanish, and with
+                                         its memory full: all others are served, and each counter is within its limit
+  soak protocols [--bytes N]             random bytes of memcached's protocols under the sanitizers, 10^8 bytes of each
   pxe APP|PATH ... --out DIR             make a tree that machines boot from over the network: BIOS, UEFI, iPXE
   pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
   pxe --out DIR --next MACHINE=IMAGE [-- key=value ...]

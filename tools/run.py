@@ -397,10 +397,10 @@ def in_parallel(lanes: Sequence[Callable[[], object]]) -> None:
         raise failures[0]
 
 
-def in_lanes(function: Callable[[Any], bool], items: Iterable[Any], lanes: int) -> list[bool]:
+def in_lanes(function: Callable[[Any], Any], items: Iterable[Any], lanes: int) -> list[Any]:
     """Calls `function` for each item, `lanes` calls at a time. Returns the results in the order in which the calls end."""
     waiting = collections.deque(items)
-    results: list[bool] = []
+    results: list[Any] = []
 
     def lane() -> None:
         while waiting:

@@ -24,6 +24,7 @@ from tools import (
     fuzz_soak,
     history_soak,
     kernel_soak,
+    memcached_soak,
     outside,
     packages,
     progress,
@@ -100,24 +101,33 @@ def soak(
     faults: Sequence[str] = (),
     starts: int | None = None,
     busy: int | None = None,
+    count: int | None = None,
 ) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Eight names are no
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Ten names are no
     layers, and each MUST be the only name: `card` runs the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
-    kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached, `suite` memcached's own tests, `model`
-    seeds on the model machine (tools/model/campaign.py has its further arguments), `starts` starts of many cores on a busy host
-    (tools/start_soak.py). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
+    kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached, `suite` memcached's own tests, `crowd` and
+    `protocols` many clients and random bytes of memcached (tools/memcached_soak.py), `model` seeds on the model machine
+    (tools/model/campaign.py has its further arguments), `starts` starts of many cores on a busy host (tools/start_soak.py). Fuzzers among
+    the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
     of_model = {"seeds": seeds, "first_seed": first_seed, "cores": cores, "jobs": jobs, "faults": faults or None}
     of_starts = {"starts": starts, "cores": cores, "busy": busy}
-    given = {name: value for name, value in {**of_model, **of_starts}.items() if value is not None}
-    for name, options, runner in (("model", of_model, campaign.soak), ("starts", of_starts, start_soak.soak)):
+    of_protocols = {"count": count}
+    given = {name: value for name, value in {**of_model, **of_starts, **of_protocols}.items() if value is not None}
+    for name, options, runner in (
+        ("model", of_model, campaign.soak),
+        ("starts", of_starts, start_soak.soak),
+        ("crowd", {"cores": cores}, memcached_soak.soak_crowd),
+        ("protocols", of_protocols, memcached_soak.soak_protocols),
+    ):
         if list(names) != [name]:
             continue
         if foreign := [option for option in given if option not in options]:
             raise UsageError(f"{_soak_option(foreign[0])} does not belong to soak {name}", "./neap soak --help lists the options")
         return runner(**given)
     if given:
-        name = "starts" if next(iter(given)) in ("starts", "busy") else "model"
-        raise UsageError(f"{_soak_option(next(iter(given)))} belongs to soak {name}", f"./neap soak {name}")
+        first = next(iter(given))
+        name = {"starts": "starts", "busy": "starts", "count": "protocols"}.get(first, "model")
+        raise UsageError(f"{_soak_option(first)} belongs to soak {name}", f"./neap soak {name}")
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
     alone = {
@@ -145,7 +155,7 @@ def soak(
 
 
 def _soak_option(name: str) -> str:
-    return {"first_seed": "--first-seed", "faults": "--fault"}.get(name, f"--{name}")
+    return {"first_seed": "--first-seed", "faults": "--fault", "count": "--bytes"}.get(name, f"--{name}")
 
 
 def _soak_driver(minutes: float) -> int:

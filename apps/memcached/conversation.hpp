@@ -60,6 +60,14 @@ class Conversation {
     sleeper_ = sleeper;
   }
   [[nodiscard]] Protocol protocol() const noexcept { return protocol_; }
+  /// Reads no more input. Frees the value and the command that have not arrived completely, and a watcher, because a client that has closed
+  /// its side may keep the connection for a minute (net/connection.cpp).
+  void end() noexcept {
+    closing_ = true;
+    transfer_ = {};
+    carry_.reset();
+    answer_.reset();
+  }
 
   /// Executes the commands in `input` and returns the number of consumed bytes. If `reply` is full afterwards, the caller MUST call again
   /// when the reply has room. If `waits()` is true, the caller MUST call again in a later event. Both calls get the remaining bytes, even

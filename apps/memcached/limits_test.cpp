@@ -67,6 +67,25 @@ TEST_F(UploadsTest, AClientThatLeavesEndsItsUpload) {
   EXPECT_EQ(server.store.used_bytes(), 0U);
 }
 
+// After its FIN a client may fall silent, and then keeps its connection for a minute. It must not keep an uncounted value as well.
+TEST_F(UploadsTest, AClientThatClosesItsSideEndsItsUpload) {
+  Peer peer(server);
+  begin_upload(peer);
+  peer.session->peer_closed();
+  EXPECT_TRUE(peer.connection.closed);
+  EXPECT_EQ(server.service.upload_bytes(), 0U);
+  EXPECT_EQ(server.store.used_bytes(), 0U);
+}
+
+TEST_F(UploadsTest, AWatcherThatClosesItsSideIsNoWatcherAnyMore) {
+  Peer peer(server);
+  EXPECT_EQ(peer.ask("watch fetchers\r\n"), "OK\r\n");
+  EXPECT_EQ(server.service.watchers.count(), 1U);
+  peer.session->peer_closed();
+  EXPECT_TRUE(peer.connection.closed);
+  EXPECT_EQ(server.service.watchers.count(), 0U);
+}
+
 // Clients that announce values and send nothing more must not evict the cache. The clients that make progress are not reset.
 TEST_F(UploadsTest, StalledUploadsOverTheLimitAreReset) {
   Peer stalled(server), working(server), late(server);

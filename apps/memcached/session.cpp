@@ -418,6 +418,7 @@ bool Exchange::send_pieces(std::size_t bytes) {
   session_->ended_ = true;
   session_->quit_ = conversation_.quit();
   input_.clear();
+  conversation_.end();
   connection().close();  // sends all queued bytes first
 }
 

@@ -6,7 +6,7 @@ import json
 import sys
 
 from hostile import scene
-from hostile.attacks import ATTACKS
+from hostile.attacks import ATTACKS, FULL_SIZE
 
 
 def main() -> None:
@@ -16,8 +16,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="of the bystander's measurement")
     parser.add_argument("--rate", type=float, default=200.0, help="of the bystander's requests, a second")
     parser.add_argument("--calm", action="store_true", help="measure the bystander undisturbed too, before and after")
+    parser.add_argument("--full", action="store_true", help="the size of `./neap soak crowd`")
     options = parser.parse_args()
-    json.dump(scene.run(options.attack, cores=options.cores, seconds=options.seconds, rate=options.rate, calm=options.calm), sys.stdout)
+    kinds = FULL_SIZE if options.full else ATTACKS
+    if options.attack not in kinds:
+        parser.error(f"{options.attack} has one size")
+    done = scene.run(
+        options.attack, kinds[options.attack], cores=options.cores, seconds=options.seconds, rate=options.rate, calm=options.calm
+    )
+    json.dump(done, sys.stdout)
     print()
 
 

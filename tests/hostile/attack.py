@@ -77,11 +77,17 @@ class Attack:
 
     # The minimum duration of the bystander's measurement.
     seconds_min = 0.0
+    # The time within which memory use and connections return to the level before the attack.
+    level_seconds = 45.0
+    # True if the attack may evict the bystander's items.
+    may_miss = False
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.connections: list[socket.socket] = []
         self.raw: list[RawConnection] = []
+        # Numbers that are reported, and not judged.
+        self.measured: dict[str, int] = {}
 
     @classmethod
     def address_word(cls, address: str, gateway: str) -> str:
@@ -97,6 +103,13 @@ class Attack:
     def press(self) -> None:
         """Performs one step of a few milliseconds."""
         time.sleep(PAUSE_SECONDS)
+
+    def bounds(self, _stats: dict[str, int]) -> dict[str, int]:
+        """Returns the documented limits of counters. No sample of control's `stats` may exceed them, `_stats` is one of these samples."""
+        return {}
+
+    def after_load(self) -> None:
+        """Runs after the bystander's measurement. The attack's connections are still open, and no other client is connected."""
 
     def end(self) -> None:
         for connection in self.raw:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """The attacks by name, in the order of the rows of docs/threat-model.md."""
 
-from hostile import memcached_attacks, network_attacks
+from hostile import crowd_attacks, memcached_attacks, network_attacks
 from hostile.attack import Attack
 
 ATTACKS: dict[str, type[Attack]] = {
@@ -17,4 +17,18 @@ ATTACKS: dict[str, type[Attack]] = {
     "syn_flood": network_attacks.SynFlood,
     "control_crowd": network_attacks.ControlCrowd,
     "short_leases": network_attacks.ShortLeases,
+    "crowd": crowd_attacks.Crowd,
+    "large_readers": crowd_attacks.LargeReaders,
+    "vanishing_clients": crowd_attacks.VanishingClients,
+    "full_memory": crowd_attacks.FullMemory,
+    "full_memory_without_eviction": crowd_attacks.FullMemoryWithoutEviction,
+}
+
+# The same attacks in the size of `./neap soak crowd`.
+FULL_SIZE: dict[str, type[Attack]] = {
+    "crowd": crowd_attacks.FullCrowd,
+    "large_readers": crowd_attacks.FullLargeReaders,
+    "vanishing_clients": crowd_attacks.FullVanishingClients,
+    "full_memory": crowd_attacks.LongFullMemory,
+    "full_memory_without_eviction": crowd_attacks.LongFullMemoryWithoutEviction,
 }

@@ -19,7 +19,6 @@ from pathlib import Path
 from linux_guest.namespace import TAP
 
 from hostile.attack import CONTROL, MEMCACHED, Attack
-from hostile.attacks import ATTACKS
 from hostile.raw_peer import RawPeer, mac_of
 from tools import build, control_client
 from tools.errors import Failure
@@ -34,12 +33,14 @@ START_SECONDS = 60.0
 CONNECTIONS = 8
 NEWCOMER_PAUSE_SECONDS = 0.25
 NEWCOMER_SECONDS = 10.0
-LEVEL_SECONDS = 45.0
+SAMPLE_SECONDS = 0.3
 # After an attack, heap use may exceed its earlier value by this much: connections in TIME-WAIT, free lists of cores, and the log of a run.
 LEVEL_SLACK_BYTES = 2 << 20
 REQUEST_SECONDS = 20
 # The result includes the counters with these prefixes: refused work, and memory use.
 REPORTED = ("net.", "control.", "memory.", "memcached.")
+# When the attack's clients have left, these counters MUST return to their level before the attack.
+RETURNED = ("memcached.reply_bytes", "memcached.held_bytes", "memcached.upload_bytes", "memcached.curr_connections")
 
 
 class Newcomer(threading.Thread):
@@ -87,8 +88,13 @@ class Scene:
     own_address = OWN_ADDRESS
     address = ADDRESS
 
-    def __init__(self, peer: RawPeer) -> None:
+    def __init__(self, peer: RawPeer, cores: int) -> None:
         self.peer = peer
+        self.cores = cores
+
+    @staticmethod
+    def numbers(command: str) -> dict[str, int]:
+        return numbers(command)
 
     @staticmethod
     def foreign_address(number: int) -> str:
@@ -112,12 +118,46 @@ def numbers(command: str) -> dict[str, int]:
     return {name: int(value) for name, _, value in fields if value.isdecimal()}
 
 
+class Sampler(threading.Thread):
+    """Reads control's `stats` all the time, and keeps the largest value of each counter of `attack.bounds`."""
+
+    def __init__(self, attack: Attack) -> None:
+        super().__init__(daemon=True)
+        self._attack = attack
+        self._end_wanted = threading.Event()
+        self.samples = 0
+        self.failures: list[str] = []
+        self.peaks: dict[str, dict[str, int]] = {}
+
+    def run(self) -> None:
+        while not self._end_wanted.wait(SAMPLE_SECONDS):
+            try:
+                stats = numbers("stats")
+                for name, limit in self._attack.bounds(stats).items():
+                    peak = self.peaks.setdefault(name, {"peak": 0, "limit": limit})
+                    if stats[name] - limit > peak["peak"] - peak["limit"] or not self.samples:
+                        peak |= {"peak": stats[name], "limit": limit}
+                self.samples += 1
+            except Exception as error:
+                self.failures.append(f"{type(error).__name__}: {error}")
+
+    def end(self) -> None:
+        self._end_wanted.set()
+        if self.is_alive():
+            self.join(3 * NEWCOMER_SECONDS)
+
+    def findings(self) -> dict[str, int]:
+        over = {f"{name} over its limit": max(0, peak["peak"] - peak["limit"]) for name, peak in self.peaks.items()}
+        return over | {"samples_failed": len(self.failures), "samples_missing": int(self.samples == 0)}
+
+
 class Load:
     """The bystander: one run of the load generator."""
 
     def __init__(self, seconds: float, rate: float, words: Sequence[str] = ()) -> None:
         argv = [str(build.LOAD), f"{ADDRESS}:{MEMCACHED}", "--quiet", "--json", "-", "--warm-up", "0.5", "--check-bytes"]
-        argv += ["--keys", "500", "--update", "1:1", "--connections", str(CONNECTIONS), "--time-out", str(REQUEST_SECONDS)]
+        argv += ["--keys", "500", "--connections", str(CONNECTIONS), "--time-out", str(REQUEST_SECONDS)]
+        argv += [] if "--update" in words else ["--update", "1:1"]
         argv += ["--seconds", f"{seconds:g}", "--rate", f"{rate:g}", *words]
         # A file, because nobody reads while the load runs, and its figures may be more than a pipe holds.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - `result` closes it
@@ -147,9 +187,8 @@ class Load:
         }
 
 
-def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> dict:
+def run(name: str, kind: type[Attack], *, cores: int, seconds: float, rate: float, calm: bool) -> dict:
     """Boots a machine, attacks it, and returns the observations. If `calm`, also measures before and after the attack."""
-    kind = ATTACKS[name]
     result: dict = {"attack": name, "row": kind.row, "cores": cores}
     words = [kind.address_word(ADDRESS, OWN_ADDRESS), f"control_token={TOKEN}", *kind.words]
     seconds = max(seconds, kind.seconds_min)
@@ -158,20 +197,21 @@ def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> di
         return Load(seconds, rate, kind.load_words).result()
 
     with RawPeer(TAP, ADDRESS, mac_of(CARD_MAC)) as peer:
-        attack = kind(Scene(peer))
+        attack = kind(Scene(peer, cores))
         image = build.image("memcached", "image")
         machine = Machine(image, cores=cores, memory=kind.memory, arguments=words, net=f"tap:{TAP}", mac=CARD_MAC)
-        newcomer = Newcomer()
+        newcomer, sampler = Newcomer(), Sampler(attack)
         with contextlib.ExitStack() as stack:
             stack.callback(attack.end_of_scene)
             stack.enter_context(machine)
             machine.wait_for_line("memcached: listening on", START_SECONDS)
             try:
-                Load(1, rate, kind.load_words).result()  # fills the free lists of the heap
+                Load(1, rate, [word for word in kind.load_words if word != "--no-preload"]).result()  # fills the free lists of the heap
                 attack.prepare()
                 if calm:
                     result["before"] = measure()
                 level = numbers("stats")
+                sampler.start()
                 attack.begin()
                 stack.callback(attack.end)
                 load = Load(seconds, rate, kind.load_words)
@@ -181,8 +221,12 @@ def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> di
                 result["during"] = load.result()
                 counters = numbers("stats")
                 newcomer.end()
+                attack.after_load()
+                sampler.end()
                 attack.end()
-                result["findings"] = attack.findings() | over_limit(attack, level, counters)
+                result["findings"] = attack.findings() | over_limit(attack, level, counters) | sampler.findings()
+                result["bounds"] = sampler.peaks
+                result["measured"] = {**attack.measured, "samples": sampler.samples}
                 result["counters"] = {name: count for name, count in counters.items() if count and name.startswith(REPORTED)}
                 result["memory"] = settle(level, attack)
                 if calm:
@@ -190,6 +234,7 @@ def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> di
             except (OSError, RuntimeError, AssertionError, Failure) as error:
                 result["broken"] = f"{type(error).__name__}: {error}"
             newcomer.end()
+            sampler.end()
             result["alive"] = machine.running
             result["console"] = machine.lines[-20:]
     result["newcomers"] = newcomer.served
@@ -206,15 +251,18 @@ def over_limit(attack: Attack, level: dict[str, int], during: dict[str, int]) ->
     return {"bytes_over_limit": max(0, grown - attack.limit_bytes - LEVEL_SLACK_BYTES)}
 
 
-def settle(level: dict[str, int], attack: Attack) -> dict[str, int]:
-    """Deletes the attack's items and waits until heap use is at `level` again. Returns `level`, the final use, and the difference."""
+def settle(level: dict[str, int], attack: Attack) -> dict:
+    """Deletes the attack's items and waits until heap use and the counters of RETURNED are at `level` again. Returns the heap's use before
+    and after, the difference, and the counters that have not returned."""
     with socket.create_connection((ADDRESS, MEMCACHED), NEWCOMER_SECONDS) as connection:
         connection.sendall(b"".join(b"delete %s noreply\r\n" % key for key in attack.keys) + b"version\r\n")
         connection.recv(100)
     before = level["memory.heap_used_bytes"]
-    deadline = time.monotonic() + LEVEL_SECONDS
+    deadline = time.monotonic() + attack.level_seconds
     while True:
-        now = numbers("stats")["memory.heap_used_bytes"]
-        if now <= before + LEVEL_SLACK_BYTES or time.monotonic() > deadline:
-            return {"before": before, "after": now, "left": max(0, now - before - LEVEL_SLACK_BYTES)}
+        stats = numbers("stats")
+        now = stats["memory.heap_used_bytes"]
+        kept = {name: stats[name] for name in RETURNED if stats[name] > level[name]}
+        if (now <= before + LEVEL_SLACK_BYTES and not kept) or time.monotonic() > deadline:
+            return {"before": before, "after": now, "left": max(0, now - before - LEVEL_SLACK_BYTES), "kept": kept}
         time.sleep(0.5)

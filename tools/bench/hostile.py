@@ -59,5 +59,5 @@ def rows_of(name: str, result: dict) -> list[Row]:
         Row(f"{name}.p99_ratio", f"p99 {result['during']['p99_us']:.0f} us / undisturbed", result["during"]["p99_us"] / calm_us, RATIO_MAX),
         Row(f"{name}.turned_away", "requests and newcomers that were not served", turned_away, 1),
         Row(f"{name}.findings", "counts that only this attack takes", sum(result["findings"].values()), 1),
-        Row(f"{name}.memory_left", "bytes above the level before", result["memory"]["left"], 1),
+        Row(f"{name}.memory_left", "bytes above the level before", result["memory"]["left"] + sum(result["memory"]["kept"].values()), 1),
     ]
