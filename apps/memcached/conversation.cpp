@@ -123,7 +123,7 @@ bool Conversation::go_on_answering(Reply& reply, Seconds now) noexcept {
 std::string_view Conversation::state() const noexcept {
   if (closing_) return "conn_closing";
   if (answer_ != nullptr) return "conn_watch";
-  if (transfer_.bytes_left > 0) return transfer_.to != nullptr ? "conn_nread" : "conn_swallow";
+  if (transfer_.bytes_left > 0) return transfer_.fills ? "conn_nread" : "conn_swallow";
   return carry_ != nullptr ? "conn_waiting" : "conn_read";
 }
 
@@ -163,8 +163,8 @@ std::size_t Conversation::receive_value(std::string_view input, Context& context
     overrun(context);
     return bytes;
   }
-  if (transfer_.to == nullptr || transfer_.bytes_left > 0) return bytes;
-  transfer_.to = nullptr;
+  if (!transfer_.fills || transfer_.bytes_left > 0) return bytes;
+  transfer_.fills = false;
   if (protocol_ == Protocol::text) {
     text_.transfer_done(context);
   } else {

@@ -196,7 +196,7 @@ class Store {
     ItemPointer item;
     Outcome outcome;  ///< `stored`, `too_large` or `out_of_memory`
   };
-  /// Allocates an item. Key and line end are filled in; the caller MUST fill the value.
+  /// Allocates an item. Key and line end are filled in; the caller MUST fill the value (`Item::fill`).
   [[nodiscard]] Allocated allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now,
                                    OwnCas own_cas = {}) noexcept;
 
@@ -326,22 +326,25 @@ class Store {
   }
   [[nodiscard]] std::size_t retired_bytes() const noexcept;  ///< bytes of items that wait for their grace period
   [[nodiscard]] std::size_t retired_bytes_max() const noexcept { return retired_bytes_max_; }
-  static constexpr std::size_t spare_blocks = 3;
-  /// Returns the sizes of each core's spare blocks. The first block is only for items of up to `slab_item_bytes_max`, the second for any
-  /// item that fits. The third has room for the largest item.
-  [[nodiscard]] std::array<std::size_t, spare_blocks> spare_bytes() const noexcept {
-    const std::size_t small = std::min(small_spare_bytes, spare_bytes_);
-    return {small, small, spare_bytes_};
-  }
+  /// Returns the number and the size of each core's spare blocks (store_relief.cpp).
+  [[nodiscard]] unsigned spare_blocks() const noexcept { return spare_blocks_; }
+  [[nodiscard]] std::size_t spare_block_bytes() const noexcept { return spare_block_bytes_; }
   [[nodiscard]] const Table& table() const noexcept { return table_; }
 
   /// Returns the memory of an item, including the header and the allocator's rounding. `more_bytes`: as in `Item::memory_bytes`.
   [[nodiscard]] static std::size_t footprint(const Item& item) noexcept {
     return footprint(item.key_bytes, item.value_bytes, item.more_bytes());
   }
-  [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes, std::size_t more_bytes = 0) noexcept {
+  [[nodiscard]] static constexpr std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes,
+                                                       std::size_t more_bytes = 0) noexcept {
     static_assert(memory::heap_bytes(Item::header_bytes + 1 + 2) == memory::heap_bytes(sizeof(Item)), "as `Item::memory_bytes`");
-    return memory::heap_bytes(Item::header_bytes + key_bytes + value_bytes + 2 + more_bytes);
+    const std::size_t bytes = Item::header_bytes + key_bytes + value_bytes + 2 + more_bytes;
+    constexpr std::size_t small_bytes = 256;
+    if (bytes - 1 < small_bytes || !is_in_pieces(value_bytes)) [[likely]]
+      return memory::heap_bytes(bytes);
+    const Pieces pieces(value_bytes);
+    return memory::heap_bytes(Item::first_block_bytes(key_bytes, value_bytes, more_bytes)) + (pieces.count - 1) * pieces.bytes +
+           memory::heap_bytes(pieces.bytes_of(pieces.count - 1));
   }
 
  private:
@@ -353,8 +356,10 @@ class Store {
   static constexpr unsigned chain_items_max = 128;    // a longer chain loses its oldest item (bounded work under a lock)
   static constexpr std::size_t retired_share = 16;    // at most the limit divided by this waits for a grace period
   static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;   // maximum of the waiting bytes for each core
-  static constexpr std::size_t spare_share = 8;                             // all large spare blocks take at most the limit divided by this
-  static constexpr std::size_t small_spare_bytes = std::size_t{128} << 10;  // room for a slab of the heap at any alignment
+  static constexpr std::size_t spare_share = 8;  // all spare blocks but the first of each core take at most the limit divided by this
+  static constexpr std::size_t spare_bytes_core = std::size_t{1} << 20;         // of a core, unless all cores need more for the largest item
+  static constexpr std::size_t spare_block_bytes_min = std::size_t{128} << 10;  // room for a slab of the heap at any alignment
+  static constexpr unsigned spare_blocks_max = 2 + Pieces::count_max;
   static constexpr std::size_t slab_item_bytes_max = 8192;                  // the heap gives larger items whole pages, not slabs
   static constexpr std::size_t checked_bytes = std::size_t{64} << 10;       // a core checks the machine's free memory this often
   static constexpr unsigned checks_a_limit = 4;                             // the limit is set after this many checks
@@ -370,12 +375,12 @@ class Store {
 
   /// The accounts of one core, so that a command seldom writes to a cache line that other cores use. Only that core writes the counts.
   struct alignas(64) PerCore {
-    std::array<std::atomic<void*>, spare_blocks> blocks{};  // of `spare_bytes()`, see store_relief.cpp; null: the block was used
-    unsigned checks = 0;                                    // calls of `check_memory`
-    std::size_t unchecked_bytes = 0;                        // allocated on this core since the machine's free memory was checked
-    Counter reserved_bytes;                                 // counted in `taken_bytes_`, without an item
-    Counter retired_bytes;                                  // of items that this core has retired and not reclaimed
-    std::uint64_t next_cas = 1, last_cas = 0;               // CAS ids that were taken from `cas_` and are not used yet
+    unsigned checks = 0;                       // calls of `check_memory`
+    std::size_t unchecked_bytes = 0;           // allocated on this core since the machine's free memory was checked
+    Counter reserved_bytes;                    // counted in `taken_bytes_`, without an item
+    Counter retired_bytes;                     // of items that this core has retired and not reclaimed
+    std::uint64_t next_cas = 1, last_cas = 0;  // CAS ids that were taken from `cas_` and are not used yet
+    std::array<std::atomic<void*>, spare_blocks_max> blocks{};  // see store_relief.cpp; null: the block was used
   };
 
   /// A part of the items, chosen by hash: a lock, and two queues of items in the order in which eviction examines them.
@@ -416,8 +421,13 @@ class Store {
     Outcome outcome;
     std::size_t bytes = 0;  ///< the item's footprint
   };
-  [[nodiscard]] Made make_item(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes,
-                               std::size_t more_bytes, Seconds now) noexcept;
+  [[nodiscard]] Made make_contiguous(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes,
+                                     std::size_t more_bytes, Seconds now) noexcept;
+  [[nodiscard]] Made make_in_pieces(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes,
+                                    std::size_t more_bytes, Seconds now) noexcept;
+  [[nodiscard]] bool allocate_pieces(PerCore& own, Item& item) noexcept;
+  [[nodiscard]] Item* construct(void* memory, const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes) const noexcept;
+  [[nodiscard]] Stored set_in_pieces(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value, Seconds now) noexcept;
   [[nodiscard]] Stored link_item(PerCore& own, Mode mode, const Key& key, Item& item, std::size_t bytes, std::uint64_t expected_cas,
                                  Seconds now) noexcept;
   Done join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept;
@@ -482,6 +492,7 @@ class Store {
   [[nodiscard]] bool take_bytes(PerCore& own, std::size_t bytes, Seconds now) noexcept;
   void give_back_reserve(PerCore& own) noexcept;
   void relieve_core(PerCore& own) noexcept;
+  [[nodiscard]] std::size_t spare_bytes_wanted() const noexcept;
   [[nodiscard]] std::uint64_t next_cas(PerCore& own, std::uint64_t above) noexcept;
   void take_cas_ids(PerCore& own) noexcept;
   [[nodiscard]] bool evict_for(PerCore& own, std::size_t bytes, Seconds now) noexcept;
@@ -490,6 +501,7 @@ class Store {
   static void reclaim(rcu::Node* node) noexcept;
   void release(Item& item) noexcept;
   void free(Item& item) noexcept;
+  void free_pieces(const Item& item, unsigned count) noexcept;
 
   // An item has one byte for its store. An image has one store; a program of tests has several at a time.
   static constexpr unsigned stores_max = 256;
@@ -499,12 +511,15 @@ class Store {
   const std::uint8_t index_ = claim_index();
   std::atomic<std::size_t> memory_bytes_;
   const bool evictions_;
-  const std::uint32_t value_bytes_max_, shard_count_;
+  const std::uint32_t value_bytes_max_, contiguous_max_, shard_count_;  // `contiguous_max_`: a longer value is in pieces, or too large
   const HashSeed seed_;
   void (*const retire_)(rcu::Node&) noexcept;
   const StoreMemory memory_;
   const unsigned cores_;
-  const std::size_t retired_bytes_max_, retired_bytes_core_max_, spare_bytes_, reserve_bytes_, reserve_bytes_max_;
+  const std::size_t retired_bytes_max_, retired_bytes_core_max_;
+  const std::size_t spare_bytes_, spare_block_bytes_;  // of each core
+  const unsigned spare_blocks_;
+  const std::size_t reserve_bytes_, reserve_bytes_max_;
   const std::size_t unused_before_ = memory_.unused_bytes != nullptr ? memory_.unused_bytes() : 0;  // when the store was made
   std::unique_ptr<PerCore[]> parts_;                                                                // indexed by core
   Table table_;

@@ -290,8 +290,15 @@ void Store::release(Item& item) noexcept {
 }
 
 void Store::free(Item& item) noexcept {
+  if (item.in_pieces()) [[unlikely]]
+    free_pieces(item, Pieces(item.value_bytes).count);
   item.~Item();
   memory_.release(&item);
+}
+
+/// Frees the first `count` pieces.
+[[gnu::noinline]] void Store::free_pieces(const Item& item, unsigned count) noexcept {
+  for (unsigned index = 0; index < count; ++index) memory_.release(item.piece(index));
 }
 
 // --- Counters ----------------------------------------------------------------------------------------------------------------------------
