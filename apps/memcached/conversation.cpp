@@ -34,7 +34,7 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
   while (!reply.full() && !closing_) {
     require(used <= input.size(), "memcached: a parser consumed more than its input", used);
     const std::string_view rest = input.substr(used);
-    if (service_.store.is_short_of_memory()) [[unlikely]] {
+    if (service_.store.may_be_short_of_memory()) [[unlikely]] {
       const std::size_t bytes = item_bytes_needed(rest);
       if (bytes != 0 && service_.store.must_wait(bytes, context.now)) {
         waits_ = true;

@@ -144,9 +144,7 @@ struct Item {
     std::memcpy(&block, key_data() + key_bytes + index * sizeof block, sizeof block);
     return block;
   }
-  void set_piece(unsigned index, char* block) noexcept {
-    std::memcpy(key_data() + key_bytes + index * sizeof block, &block, sizeof block);
-  }
+  void set_piece(unsigned index, char* block) noexcept { std::memcpy(key_data() + key_bytes + index * sizeof block, &block, sizeof block); }
 
   [[nodiscard]] bool has_mark(std::uint8_t mark) const noexcept { return (marks.load(std::memory_order_relaxed) & mark) != 0; }
   void add_marks(std::uint8_t more) noexcept {

@@ -2,8 +2,8 @@
 // The pieces of a long value: blocks of memory of their own.
 //
 // A piece has 64 KiB, or a larger power of two if the value would have more than `count_max` pieces. So the table of pointers has at most
-// 1 KiB, and a reply refers to at most `count_max` pieces. The last piece is as long as the rest of the value. The length of the value alone
-// decides whether it is in pieces, and into which, so no item can contradict its length.
+// 1 KiB, and a reply refers to at most `count_max` pieces. The last piece is as long as the rest of the value. The length of the value
+// alone decides whether it is in pieces, and into which, so no item can contradict its length.
 #pragma once
 
 #include <algorithm>

@@ -265,6 +265,81 @@ TEST_F(PiecesTest, DumpsShowTheirLength) {
   EXPECT_NE(client.talk("stats items\r\n").find("items:12:number 1\r\n"), std::string::npos);  // 128 KiB to 256 KiB
 }
 
+// The cases of memcached's chunked-items.t: an item grows step by step from a few bytes to many pieces, at either end.
+TEST_F(PiecesTest, GrowByManySmallSteps) {
+  for (const bool at_end : {true, false}) {
+    std::string text = "seed";
+    ASSERT_EQ(client.talk(set(text)), "STORED\r\n");
+    for (unsigned step = 1; step <= 900; ++step) {
+      const std::string more = number(step) + ":" + std::string(200, 'x');
+      text = at_end ? text + more : more + text;
+      ASSERT_EQ(client.talk((at_end ? "append a 0 0 " : "prepend a 0 0 ") + number(more.size()) + "\r\n" + more + "\r\n"), "STORED\r\n");
+      if (step % 20 == 0) {
+        ASSERT_TRUE(client.talk("get a\r\n") == answer(text)) << step;
+      }
+    }
+    ASSERT_EQ(client.talk((at_end ? "append a 0 0 " : "prepend a 0 0 ") + number(text.size()) + "\r\n" + text + "\r\n"), "STORED\r\n");
+    EXPECT_TRUE(client.talk("get a\r\n") == answer(text + text));
+  }
+}
+
+/// Retired items wait here until the end of the simulated event.
+std::vector<rcu::Node*> waiting;
+void end_event() {
+  for (rcu::Node* const node : std::exchange(waiting, {})) node->reclaim(node);
+}
+
+// A long value in a full store of small items waits while each event evicts a few of them. Commands with small values do not wait.
+TEST(Pieces, ALongValueEvictsAFewItemsAnEvent) {
+  constexpr unsigned smalls = 80'000, step = 32;
+  constexpr std::size_t bytes = 8 * mib;
+  StoreOptions options = large_values();
+  options.memory_bytes = 12 * mib;
+  options.retire = [](rcu::Node& node) noexcept { waiting.push_back(&node); };
+  Server server(options);
+  Store& store = server.store;
+  {
+    Client client(server), gone(server), bystander(server);
+    for (unsigned index = 0; index < smalls; ++index) {
+      ASSERT_EQ(put(store, Mode::set, "k" + number(index), std::string(100, 'v'), 2).outcome, Outcome::stored);
+      end_event();
+    }
+    ASSERT_GT(store.counters().evictions, 0U);
+    const std::string value = text_of(bytes), request = set(value);
+    std::string_view left = request;
+    unsigned events = 0;
+    std::uint64_t small_sets = 0;
+    while (!left.empty()) {
+      const std::uint64_t before = store.counters().evictions;
+      left.remove_prefix(client.conversation.consume(left, client.reply));
+      ASSERT_LE(store.counters().evictions - before, 2 * step);
+      ASSERT_TRUE(left.empty() || client.conversation.waits());
+      if (events % 10 == 0) {
+        ASSERT_EQ(bystander.talk("set s" + number(small_sets++) + " 0 0 1\r\nx\r\n"), "STORED\r\n");
+      }
+      end_event();
+      ASSERT_LT(++events, 20'000U);
+    }
+    EXPECT_EQ(test::take_all(client.reply), "STORED\r\n");
+    EXPECT_GT(events, bytes / 200 / step / 2);
+    EXPECT_TRUE(bystander.talk("get a\r\n") == answer(value));
+    EXPECT_LE(store.used_bytes(), options.memory_bytes + store.retired_bytes_max());
+    // A client that is gone while it waits leaves no shortage behind. A value that never has room evicts nothing.
+    (void)gone.conversation.consume("set b 0 0 8000000\r\n", gone.reply);
+    EXPECT_TRUE(gone.conversation.waits());
+    for (events = 0; store.is_short_of_memory(); ++events) {
+      (void)bystander.conversation.consume("set x 0 0 1\r\nx\r\n", bystander.reply);  // waits while the long item is retired
+      bystander.reply.clear();
+      end_event();
+      ASSERT_LT(events, 20'000U);
+    }
+    const std::uint64_t evictions = store.counters().evictions;
+    EXPECT_EQ(bystander.talk("set c 0 0 16777216\r\n").substr(0, 22), "SERVER_ERROR out of me");
+    EXPECT_EQ(store.counters().evictions, evictions);
+  }
+  end_event();
+}
+
 // --- binary ------------------------------------------------------------------------------------------------------------------------------
 std::string big(std::uint64_t value, unsigned bytes) {
   std::string text;

@@ -31,6 +31,7 @@ std::uint8_t Store::claim_index() noexcept {
 Store::Store(const StoreOptions& options)
     : memory_bytes_(options.memory_bytes),
       evictions_(options.evictions),
+      has_long_items_(options.value_bytes_max > long_item_bytes),
       value_bytes_max_(options.value_bytes_max),
       contiguous_max_(std::min(options.value_bytes_max, static_cast<std::uint32_t>(contiguous_bytes_max))),
       shard_count_(options.shards),
@@ -268,7 +269,9 @@ Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, s
   require(!key.text.empty() && key.text.size() <= key_bytes_max, "memcached: length of a key", key.text.size());
   if (value_bytes > value_bytes_max_) return {.item = nullptr, .outcome = Outcome::too_large};
   const std::size_t bytes = footprint(key.text.size(), value_bytes, more_bytes);
-  if (!reserve(own, bytes, now)) return {.item = nullptr, .outcome = Outcome::out_of_memory};
+  // An item that is larger than the limit MUST NOT evict all others before it is refused.
+  if (bytes > limit_bytes_.load(std::memory_order_relaxed) || !reserve(own, bytes, now))
+    return {.item = nullptr, .outcome = Outcome::out_of_memory};
   void* const memory = allocate_bytes(own, Item::first_block_bytes(key.text.size(), value_bytes, more_bytes));
   Item* const item = memory != nullptr ? construct(memory, key, flags, expires, value_bytes) : nullptr;
   if (item == nullptr || !allocate_pieces(own, *item)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Changes that make a new item of the old one: append, prepend, arithmetic, and revisions by md.
 //
-// The new item is filled without the lock, because the copy may be many megabytes, and discarded if the old item was replaced or became stale
-// meanwhile. The old item is held, so its bytes stay even if it is evicted to make room for the new item. Each failed try means that
+// The new item is filled without the lock, because the copy may be many megabytes, and discarded if the old item was replaced or became
+// stale meanwhile. The old item is held, so its bytes stay even if it is evicted to make room for the new item. Each failed try means that
 // another writer of this key succeeded.
 #include <algorithm>
 #include <charconv>
