@@ -245,21 +245,21 @@ void BinaryProtocol::get(const Request& request, bool with_key, bool with_touch,
   }
   context.statistics.add(Count::get_hits);
   Item& item = *found.item;
-  const std::string_view value = item.value();
+  const std::size_t value_bytes = item.value_bytes;
   const std::string_view key_text = with_key ? request.key : std::string_view{};
-  const bool copied = value.size() <= Reply::copy_bytes_max;
+  const bool copied = value_bytes <= Reply::copy_bytes_max;
   const std::size_t head_bytes = header_bytes + 4 + key_text.size();
-  char* const to = context.reply.room(head_bytes + (copied ? value.size() : 0));
+  char* const to = context.reply.room(head_bytes + (copied ? value_bytes : 0));
   if (to == nullptr) return;
-  write_head(to, request.header, Status::ok, key_text.size(), 4, 4 + key_text.size() + value.size(), item.client_cas());
+  write_head(to, request.header, Status::ok, key_text.size(), 4, 4 + key_text.size() + value_bytes, item.client_cas());
   write_big(to + header_bytes, item.flags);
   if (with_key) std::memcpy(to + header_bytes + 4, key_text.data(), key_text.size());
   if (copied) {
-    std::memcpy(to + head_bytes, value.data(), value.size());
-    context.reply.advance(head_bytes + value.size());
+    std::memcpy(to + head_bytes, item.key_data() + item.key_bytes, value_bytes);
+    context.reply.advance(head_bytes + value_bytes);
   } else {
     context.reply.advance(head_bytes);
-    context.reply.refer(item, value);
+    context.reply.refer(item, value_bytes);
   }
 }
 
@@ -297,9 +297,7 @@ void BinaryProtocol::store(const Request& request, Mode mode, Context& context) 
     return;
   }
   storing_ = request.header;
-  context.transfer.bytes_left = request.value_bytes();
-  context.transfer.to = item->value_data();
-  context.transfer.item = std::move(item);
+  context.transfer.fill(std::move(item), request.value_bytes());
   context.transfer.mode = mode;
   context.transfer.expected_cas = request.header.cas;
   context.transfer.quiet = request.quiet;

@@ -34,7 +34,7 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
   while (!reply.full() && !closing_) {
     require(used <= input.size(), "memcached: a parser consumed more than its input", used);
     const std::string_view rest = input.substr(used);
-    if (service_.store.is_short_of_memory()) [[unlikely]] {
+    if (service_.store.may_be_short_of_memory()) [[unlikely]] {
       const std::size_t bytes = item_bytes_needed(rest);
       if (bytes != 0 && service_.store.must_wait(bytes, context.now)) {
         waits_ = true;
@@ -123,7 +123,7 @@ bool Conversation::go_on_answering(Reply& reply, Seconds now) noexcept {
 std::string_view Conversation::state() const noexcept {
   if (closing_) return "conn_closing";
   if (answer_ != nullptr) return "conn_watch";
-  if (transfer_.bytes_left > 0) return transfer_.to != nullptr ? "conn_nread" : "conn_swallow";
+  if (transfer_.bytes_left > 0) return transfer_.fills ? "conn_nread" : "conn_swallow";
   return carry_ != nullptr ? "conn_waiting" : "conn_read";
 }
 
@@ -163,8 +163,8 @@ std::size_t Conversation::receive_value(std::string_view input, Context& context
     overrun(context);
     return bytes;
   }
-  if (transfer_.to == nullptr || transfer_.bytes_left > 0) return bytes;
-  transfer_.to = nullptr;
+  if (!transfer_.fills || transfer_.bytes_left > 0) return bytes;
+  transfer_.fills = false;
   if (protocol_ == Protocol::text) {
     text_.transfer_done(context);
   } else {

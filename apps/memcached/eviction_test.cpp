@@ -205,7 +205,7 @@ TEST(Eviction, MemoryStaysUnderItsLimit) {
       held.clear();
       continue;
     }
-    std::memset(item->value_data(), 'v', bytes);
+    test::fill_value(*item.get(), 'v');
     if (random() % 50 == 0) {
       on_their_way.push_back(std::move(item));
       continue;
@@ -262,7 +262,7 @@ TEST(Conversation, ReplacedValuesThatWaitHoldBackCommandsThatStore) {
   {
     test::Client client(server), other(server);
     (void)other.talk("set other 0 0 1\r\nx\r\n");
-    (void)client.talk("set sum 0 0 100000\r\n0" + std::string(99'999, ' ') + "\r\n");
+    (void)client.talk("set sum 0 0 60000\r\n0" + std::string(59'999, ' ') + "\r\n");
     std::string request, answer;
     for (unsigned i = 0; i < commands; ++i) request += i % 2 == 0 ? "incr sum 1\r\n" : "append sum 0 0 1\r\n \r\n";
     std::string_view left = request;
@@ -270,7 +270,7 @@ TEST(Conversation, ReplacedValuesThatWaitHoldBackCommandsThatStore) {
     while (!left.empty()) {
       left.remove_prefix(client.conversation.consume(left, client.reply));
       answer += test::take_all(client.reply);
-      ASSERT_LE(store.retired_bytes(), store.retired_bytes_max() + Store::footprint(3, 100'000 + commands));
+      ASSERT_LE(store.retired_bytes(), store.retired_bytes_max() + Store::footprint(3, 60'000 + commands));
       ASSERT_EQ(store.counters().evictions, 0U);
       if (left.empty()) break;
       ASSERT_TRUE(client.conversation.waits());

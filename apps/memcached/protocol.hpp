@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "apps/memcached/long_answer.hpp"
 #include "apps/memcached/service.hpp"
@@ -21,8 +22,9 @@ namespace neap::memcached {
 /// Bytes that follow a command: a value that is copied into its item, or data to be discarded.
 struct Transfer {
   std::uint64_t bytes_left = 0;
-  char* to = nullptr;  ///< null: the bytes are discarded
-  ItemPointer item;    ///< the item that is being filled
+  std::size_t filled = 0;  ///< bytes of the item's value and line end
+  bool fills = false;      ///< false: the bytes are discarded
+  ItemPointer item;        ///< the item that is being filled
   Mode mode = Mode::set;
   std::uint64_t expected_cas = 0;
   bool quiet = false;
@@ -30,17 +32,22 @@ struct Transfer {
 
   void discard(std::uint64_t bytes) noexcept {
     bytes_left = bytes;
-    to = nullptr;
+    fills = false;
+  }
+  /// The next `bytes` are the beginning of the item's value, or all of it, perhaps with its line end.
+  void fill(ItemPointer fresh, std::uint64_t bytes) noexcept {
+    bytes_left = bytes;
+    filled = 0;
+    fills = true;
+    item = std::move(fresh);
   }
   /// Consumes `bytes` of the transfer. Returns false and writes no byte if they do not fit into the item.
   [[nodiscard]] bool take(std::string_view bytes) noexcept {
     if (bytes.size() > bytes_left) return false;
-    if (to != nullptr) {
-      if (!item) return false;
-      const char* const end = item->value_line().data() + item->value_line().size();
-      if (to > end || bytes.size() > static_cast<std::size_t>(end - to)) return false;
-      std::memcpy(to, bytes.data(), bytes.size());
-      to += bytes.size();
+    if (fills) {
+      if (!item || bytes.size() > item->value_line_bytes() - filled) return false;
+      item->fill(filled, bytes);
+      filled += bytes.size();
     }
     bytes_left -= bytes.size();
     return true;

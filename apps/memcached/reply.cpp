@@ -162,14 +162,18 @@ void Reply::put_in_pieces(std::string_view text) noexcept {
   }
 }
 
-void Reply::refer(Item& item, std::string_view bytes) noexcept {
-  const std::string_view line = item.value_line();
-  require(bytes.data() >= line.data() && bytes.data() + bytes.size() <= line.data() + line.size(), "memcached: bytes outside their item");
-  item.hold();
+void Reply::refer(Item& item, std::size_t bytes) noexcept {
+  require(bytes <= item.value_line_bytes(), "memcached: a reply refers to more than an item has", bytes);
   close_frame();
   add_open_text();
-  count_bytes(bytes.size());
-  add(bytes.data(), bytes.size(), &release_item, &item);
+  for (std::size_t done = 0; done < bytes && !failed_;) {
+    const std::string_view part = item.part(done).substr(0, bytes - done);
+    if (done >= item.value_bytes) return put(part);  // the line end behind pieces, which needs no segment of its own
+    item.hold();
+    count_bytes(part.size());
+    add(part.data(), part.size(), &release_item, &item);
+    done += part.size();
+  }
 }
 
 /// Appends a segment, which takes over one of the caller's references to `owner`. The caller MUST have counted `bytes`.

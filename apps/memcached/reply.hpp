@@ -115,8 +115,8 @@ class Reply {
   [[nodiscard]] bool copies(std::size_t bytes, std::size_t others) const noexcept {
     return bytes <= copy_bytes_max || (in_frame_ && static_cast<std::size_t>(limit_ - cursor_) >= bytes + others);
   }
-  /// Appends a reference to `bytes` of `item`. The reply holds the item until these bytes are acknowledged.
-  void refer(Item& item, std::string_view bytes) noexcept;
+  /// Appends references to the first `bytes` of the value and line end of `item`. The reply holds the item until they are acknowledged.
+  void refer(Item& item, std::size_t bytes) noexcept;
 
   [[nodiscard]] bool full() const noexcept { return bytes() >= full_bytes_ || count_ - first_ >= full_segments; }
   /// Sets the size at which the reply is `full`. The size MUST NOT exceed `full_bytes`.
@@ -209,7 +209,8 @@ class Reply {
   static constexpr std::size_t moved_bytes_max = ReplyPool::chunk_bytes / 2;
   [[nodiscard]] static bool is_moved(const Segment& segment) noexcept;
   static constexpr unsigned inline_segments = 4;
-  static constexpr unsigned segments_max = full_segments * 2;  // the command that fills the reply may add a few more
+  static constexpr unsigned segments_max = full_segments * 2;  // the command that fills the reply may add a value in pieces
+  static_assert(segments_max - full_segments > Pieces::count_max + 16);
 
   /// A reply that failed is full whatever its size, and is not open.
   void fail() noexcept;

@@ -229,9 +229,7 @@ TEST(Transfer, TakesNoMoreThanTheItemHasRoomFor) {
   auto [item, outcome] = server.store.allocate(server.store.key("a"), 0, expires_never, 10, server.service.clock.now());
   ASSERT_EQ(outcome, Outcome::stored);
   Transfer transfer;
-  transfer.bytes_left = 1 << 20;  // more than the item has room for
-  transfer.to = item->value_data();
-  transfer.item = std::move(item);
+  transfer.fill(std::move(item), 1 << 20);  // more than the item has room for
   EXPECT_TRUE(transfer.take("0123456789"));
   EXPECT_FALSE(transfer.take("abc"));  // the line end has two bytes
   EXPECT_TRUE(transfer.take("\r\n"));

@@ -31,7 +31,9 @@ std::uint8_t Store::claim_index() noexcept {
 Store::Store(const StoreOptions& options)
     : memory_bytes_(options.memory_bytes),
       evictions_(options.evictions),
+      has_long_items_(options.value_bytes_max > long_item_bytes),
       value_bytes_max_(options.value_bytes_max),
+      contiguous_max_(std::min(options.value_bytes_max, static_cast<std::uint32_t>(contiguous_bytes_max))),
       shard_count_(options.shards),
       seed_(options.seed),
       retire_(options.retire != nullptr ? options.retire : &rcu::retire),
@@ -39,7 +41,9 @@ Store::Store(const StoreOptions& options)
       cores_(std::max(options.cores, 1U)),
       retired_bytes_max_(std::min(options.memory_bytes / retired_share, cores_ * retired_bytes_core)),
       retired_bytes_core_max_(retired_bytes_max_ / cores_),
-      spare_bytes_(std::min(footprint(key_bytes_max, value_bytes_max_, Item::own_cas_bytes), options.memory_bytes / spare_share / cores_)),
+      spare_bytes_(std::min(spare_bytes_wanted(), options.memory_bytes / spare_share / cores_)),
+      spare_block_bytes_(std::min(std::max(Pieces(value_bytes_max_).bytes, spare_block_bytes_min), spare_bytes_)),
+      spare_blocks_(1 + static_cast<unsigned>(spare_bytes_ / std::max<std::size_t>(spare_block_bytes_, 1))),
       reserve_bytes_(std::min(options.memory_bytes / reserve_share / cores_, reserve_bytes_core)),
       reserve_bytes_max_(2 * reserve_bytes_),
       parts_(std::make_unique<PerCore[]>(cores_)),
@@ -48,6 +52,7 @@ Store::Store(const StoreOptions& options)
   require(std::has_single_bit(options.shards) && options.shards <= shards_max, "memcached: shards are a power of two", options.shards);
   require(std::has_single_bit(options.buckets) && options.buckets >= options.shards,
           "memcached: buckets are a power of two, for each shard");
+  require(spare_blocks_ <= spare_blocks_max, "memcached: a core has room for its spare blocks", spare_blocks_);
   for (auto& oldest : oldest_used_) oldest.store(nothing_there, std::memory_order_relaxed);
   if (!refill_spares()) raise_pressure();
 }
@@ -63,7 +68,7 @@ Store::~Store() {
     }
   }
   for (unsigned core = 0; core < cores_; ++core) {
-    for (const std::atomic<void*>& block : parts_[core].blocks) memory_.release(block.load(std::memory_order_relaxed));
+    for (const std::atomic<void*>& block : parts_[core].blocks) memory_.release(block.load(std::memory_order_relaxed));  // or null
   }
   require(used_bytes() == 0 && held_bytes() == 0 && retired_bytes() == 0, "memcached: an item is held longer than the store exists");
   stores_[index_].store(nullptr, std::memory_order_relaxed);
@@ -163,10 +168,12 @@ inline void* Store::allocate_bytes(PerCore& own, std::size_t bytes) noexcept {
 // --- Storing -----------------------------------------------------------------------------------------------------------------------------
 Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now,
                                  OwnCas own_cas) noexcept {
-  const Made made = make_item(own_part(), key, flags, expires, value_bytes, own_cas ? Item::own_cas_bytes : 0, now);
+  const std::size_t more_bytes = own_cas ? Item::own_cas_bytes : 0;
+  const Made made = value_bytes > contiguous_max_ ? make_in_pieces(own_part(), key, flags, expires, value_bytes, more_bytes, now)
+                                                  : make_contiguous(own_part(), key, flags, expires, value_bytes, more_bytes, now);
   if (own_cas && made.item != nullptr) {
     made.item->add_marks(Item::mark_own_cas);
-    std::memcpy(made.item->key_data() + key.text.size() + value_bytes + 2, &*own_cas, Item::own_cas_bytes);
+    std::memcpy(made.item->line_end() + 2, &*own_cas, Item::own_cas_bytes);
   }
   return {.item = ItemPointer(made.item), .outcome = made.outcome};
 }
@@ -195,8 +202,10 @@ Store::Done Store::commit(Mode mode, ItemPointer item, std::uint64_t expected_ca
 }
 
 Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value, Seconds now) noexcept {
+  if (value.size() > contiguous_max_) [[unlikely]]
+    return set_in_pieces(key, flags, expires, value, now);
   PerCore& own = own_part();
-  const Made made = make_item(own, key, flags, expires, value.size(), 0, now);
+  const Made made = make_contiguous(own, key, flags, expires, value.size(), 0, now);
   if (made.item == nullptr) [[unlikely]]
     return {.outcome = made.outcome};
   require(value.size() == made.item->value_bytes, "memcached: a value fits into its item", value.size());
@@ -209,18 +218,18 @@ Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, s
   return link_item(own, Mode::set, {item.key(), item.hash}, item, bytes, 0, now);
 }
 
-[[gnu::always_inline]] inline Store::Made Store::make_item(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires,
-                                                           std::uint64_t value_bytes, std::size_t more_bytes, Seconds now) noexcept {
-  require(!key.text.empty() && key.text.size() <= key_bytes_max, "memcached: length of a key", key.text.size());
-  if (value_bytes > value_bytes_max_) return {.item = nullptr, .outcome = Outcome::too_large};
-  const std::size_t bytes = footprint(key.text.size(), value_bytes, more_bytes);
-  void* memory = nullptr;
-  if (reserve(own, bytes, now)) [[likely]] {
-    memory = allocate_bytes(own, Item::memory_bytes(key.text.size(), value_bytes, more_bytes));
-    // Eviction here would not help, because the evicted memory is free only after a grace period. `relieve` evicts before the next command.
-    if (memory == nullptr) own.reserved_bytes.add(bytes);
-  }
-  if (memory == nullptr) return {.item = nullptr, .outcome = Outcome::out_of_memory};
+[[gnu::noinline]] Store::Stored Store::set_in_pieces(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value,
+                                                     Seconds now) noexcept {
+  auto [item, outcome] = allocate(key, flags, expires, value.size(), now);
+  if (!item) return {.outcome = outcome};
+  item->fill(0, value);
+  const Done done = commit(Mode::set, std::move(item), 0, now);
+  return {.outcome = done.outcome, .cas = done.cas};
+}
+
+/// Constructs an item without its value. `memory` has room for `Item::first_block_bytes`.
+[[gnu::always_inline]] inline Item* Store::construct(void* memory, const Key& key, std::uint32_t flags, Seconds expires,
+                                                     std::uint64_t value_bytes) const noexcept {
   auto* const item = new (memory) Item{.next = {nullptr, nullptr},
                                        .hash = key.hash,
                                        .value_bytes = static_cast<std::uint32_t>(value_bytes),
@@ -233,8 +242,60 @@ Store::Stored Store::set(const Key& key, std::uint32_t flags, Seconds expires, s
                                        .store = index_,
                                        .key_bytes = static_cast<std::uint8_t>(key.text.size())};
   copy_short(item->key_data(), key.text.data(), key.text.size());
+  return item;
+}
+
+/// `value_bytes`: at most `contiguous_max_`.
+[[gnu::always_inline]] inline Store::Made Store::make_contiguous(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires,
+                                                                 std::uint64_t value_bytes, std::size_t more_bytes, Seconds now) noexcept {
+  require(!key.text.empty() && key.text.size() <= key_bytes_max, "memcached: length of a key", key.text.size());
+  const std::size_t bytes = memory::heap_bytes(Item::header_bytes + key.text.size() + value_bytes + 2 + more_bytes);  // the footprint
+  void* memory = nullptr;
+  if (reserve(own, bytes, now)) [[likely]] {
+    memory = allocate_bytes(own, Item::contiguous_bytes(key.text.size(), value_bytes, more_bytes));
+    // Eviction here would not help, because the evicted memory is free only after a grace period. `relieve` evicts before the next command.
+    if (memory == nullptr) own.reserved_bytes.add(bytes);
+  }
+  if (memory == nullptr) return {.item = nullptr, .outcome = Outcome::out_of_memory};
+  Item* const item = construct(memory, key, flags, expires, value_bytes);
   std::memcpy(item->key_data() + key.text.size() + value_bytes, "\r\n", 2);
   return {.item = item, .outcome = Outcome::stored, .bytes = bytes};
+}
+
+/// All pieces are allocated at once, before the value arrives. So the accounts have the whole item from the beginning, and a value that has
+/// begun to arrive always finds room.
+[[gnu::noinline]] Store::Made Store::make_in_pieces(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires,
+                                                    std::uint64_t value_bytes, std::size_t more_bytes, Seconds now) noexcept {
+  require(!key.text.empty() && key.text.size() <= key_bytes_max, "memcached: length of a key", key.text.size());
+  if (value_bytes > value_bytes_max_) return {.item = nullptr, .outcome = Outcome::too_large};
+  const std::size_t bytes = footprint(key.text.size(), value_bytes, more_bytes);
+  // An item that is larger than the limit MUST NOT evict all others before it is refused.
+  if (bytes > limit_bytes_.load(std::memory_order_relaxed) || !reserve(own, bytes, now))
+    return {.item = nullptr, .outcome = Outcome::out_of_memory};
+  void* const memory = allocate_bytes(own, Item::first_block_bytes(key.text.size(), value_bytes, more_bytes));
+  Item* const item = memory != nullptr ? construct(memory, key, flags, expires, value_bytes) : nullptr;
+  if (item == nullptr || !allocate_pieces(own, *item)) {
+    memory_.release(memory);
+    own.reserved_bytes.add(bytes);
+    give_back_reserve(own);
+    return {.item = nullptr, .outcome = Outcome::out_of_memory};
+  }
+  std::memcpy(item->line_end(), "\r\n", 2);
+  return {.item = item, .outcome = Outcome::stored, .bytes = bytes};
+}
+
+/// Returns false, and keeps no piece, if there is no memory for a piece.
+bool Store::allocate_pieces(PerCore& own, Item& item) noexcept {
+  const Pieces pieces(item.value_bytes);
+  for (unsigned index = 0; index < pieces.count; ++index) {
+    void* const block = allocate_bytes(own, pieces.bytes_of(index));
+    if (block == nullptr) {
+      free_pieces(item, index);
+      return false;
+    }
+    item.set_piece(index, static_cast<char*>(block));
+  }
+  return true;
 }
 
 /// Links `item`, which has this key and the footprint `bytes`. The outcome `stored` passes the caller's reference to the table.

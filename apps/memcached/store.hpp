@@ -12,7 +12,7 @@
 // addition:
 // - items that wait for their grace period, at most `retired_bytes_max` and one item for each core;
 // - at most three quarters of `retired_bytes_max`, when a large item was stored and the evictions for it are not complete;
-// - the spare blocks of each core (store_relief.cpp), and the table itself.
+// - the spare blocks of each core, which have room for pieces of long values (pieces.hpp, store_relief.cpp), and the table itself.
 // To keep to these bounds, the caller MUST call `must_wait` before each command that allocates.
 //
 // The argument `now` is the time by the server's clock (clock.hpp). All calls MUST come from within an event. A pointer from `find` is
@@ -181,9 +181,13 @@ class Store {
   [[nodiscard]] [[gnu::always_inline]] Found peek(const Key& key, Seconds now) noexcept { return look_up<false>(key, now); }
   /// If true, the caller MUST call `must_wait` before each command that allocates.
   [[nodiscard]] bool is_short_of_memory() const noexcept { return pressure_.load(std::memory_order_relaxed) != 0; }
+  /// The same for commands whose items may be longer than `long_item_bytes`.
+  [[nodiscard]] bool may_be_short_of_memory() const noexcept { return has_long_items_ || is_short_of_memory(); }
   /// If true, a command that allocates an item of `bytes`, including the header, MUST NOT begin in this event. The caller ends the event
   /// and asks again in a later event, because replaced items are freed only between events. The call costs one load if memory is not short.
-  [[nodiscard]] bool must_wait(std::size_t bytes, Seconds now) noexcept { return is_short_of_memory() && !relieve(bytes, now); }
+  [[nodiscard]] bool must_wait(std::size_t bytes, Seconds now) noexcept {
+    return (is_short_of_memory() || bytes > long_item_bytes) && !relieve(bytes, now);
+  }
   /// Returns the length of the value stored under `key`, 0 if there is none. Does not mark the item as used.
   [[nodiscard]] std::size_t stored_value_bytes(const Key& key) const noexcept {
     const Item* const item = table_.find(key.text, key.hash);
@@ -196,7 +200,7 @@ class Store {
     ItemPointer item;
     Outcome outcome;  ///< `stored`, `too_large` or `out_of_memory`
   };
-  /// Allocates an item. Key and line end are filled in; the caller MUST fill the value.
+  /// Allocates an item. Key and line end are filled in; the caller MUST fill the value (`Item::fill`).
   [[nodiscard]] Allocated allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now,
                                    OwnCas own_cas = {}) noexcept;
 
@@ -327,38 +331,43 @@ class Store {
   }
   [[nodiscard]] std::size_t retired_bytes() const noexcept;  ///< bytes of items that wait for their grace period
   [[nodiscard]] std::size_t retired_bytes_max() const noexcept { return retired_bytes_max_; }
-  static constexpr std::size_t spare_blocks = 3;
-  /// Returns the sizes of each core's spare blocks. The first block is only for items of up to `slab_item_bytes_max`, the second for any
-  /// item that fits. The third has room for the largest item.
-  [[nodiscard]] std::array<std::size_t, spare_blocks> spare_bytes() const noexcept {
-    const std::size_t small = std::min(small_spare_bytes, spare_bytes_);
-    return {small, small, spare_bytes_};
-  }
+  /// Returns the number and the size of each core's spare blocks (store_relief.cpp).
+  [[nodiscard]] unsigned spare_blocks() const noexcept { return spare_blocks_; }
+  [[nodiscard]] std::size_t spare_block_bytes() const noexcept { return spare_block_bytes_; }
   [[nodiscard]] const Table& table() const noexcept { return table_; }
 
   /// Returns the memory of an item, including the header and the allocator's rounding. `more_bytes`: as in `Item::memory_bytes`.
-  [[nodiscard]] static std::size_t footprint(const Item& item) noexcept {
+  [[nodiscard]] [[gnu::always_inline]] static std::size_t footprint(const Item& item) noexcept {
     return footprint(item.key_bytes, item.value_bytes, item.more_bytes());
   }
-  [[nodiscard]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes, std::size_t more_bytes = 0) noexcept {
+  [[nodiscard]] [[gnu::always_inline]] static std::size_t footprint(std::size_t key_bytes, std::size_t value_bytes,
+                                                                    std::size_t more_bytes = 0) noexcept {
     static_assert(memory::heap_bytes(Item::header_bytes + 1 + 2) == memory::heap_bytes(sizeof(Item)), "as `Item::memory_bytes`");
-    return memory::heap_bytes(Item::header_bytes + key_bytes + value_bytes + 2 + more_bytes);
+    const std::size_t bytes = Item::header_bytes + key_bytes + value_bytes + 2 + more_bytes;
+    if (bytes - 1 < small_footprint_bytes) [[likely]]  // the comparison of `heap_bytes`, which then has no other
+      return memory::heap_bytes(bytes);
+    return larger_footprint(key_bytes, value_bytes, more_bytes);
   }
 
  private:
   friend void release_item(void*) noexcept;
+  static constexpr std::size_t small_footprint_bytes = 256;  // up to this, `memory::heap_bytes` is three instructions
+  [[nodiscard]] static std::size_t larger_footprint(std::size_t key_bytes, std::size_t value_bytes, std::size_t more_bytes) noexcept;
   static constexpr std::uint32_t shards_max = 64;
   static constexpr Seconds nothing_there = ~Seconds{0};
   static constexpr unsigned second_chances_max = 32;  // in one eviction; the item after these is evicted even if used (bounded work)
   static constexpr unsigned probation_share = 4;      // items on probation that exceed this share of a shard's bytes are evicted first
   static constexpr unsigned chain_items_max = 128;    // a longer chain loses its oldest item (bounded work under a lock)
   static constexpr std::size_t retired_share = 16;    // at most the limit divided by this waits for a grace period
-  static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;   // maximum of the waiting bytes for each core
-  static constexpr std::size_t spare_share = 8;                             // all large spare blocks take at most the limit divided by this
-  static constexpr std::size_t small_spare_bytes = std::size_t{128} << 10;  // room for a slab of the heap at any alignment
-  static constexpr std::size_t slab_item_bytes_max = 8192;                  // the heap gives larger items whole pages, not slabs
-  static constexpr std::size_t checked_bytes = std::size_t{64} << 10;       // a core checks the machine's free memory this often
-  static constexpr unsigned checks_a_limit = 4;                             // the limit is set after this many checks
+  static constexpr std::size_t retired_bytes_core = std::size_t{1} << 20;  // maximum of the waiting bytes for each core
+  static constexpr std::size_t spare_share = 8;  // all spare blocks but the first of each core take at most the limit divided by this
+  static constexpr std::size_t spare_bytes_core = std::size_t{1} << 20;  // of a core, unless all cores need more for the largest item
+  static constexpr std::size_t spare_block_bytes_min = std::size_t{128} << 10;  // room for a slab of the heap at any alignment
+  static constexpr unsigned spare_blocks_max = 2 + Pieces::count_max;
+  static constexpr std::size_t slab_item_bytes_max = 8192;              // the heap gives larger items whole pages, not slabs
+  static constexpr std::size_t long_item_bytes = std::size_t{1} << 20;  // a longer item waits until there is room for it
+  static constexpr std::size_t checked_bytes = std::size_t{64} << 10;   // a core checks the machine's free memory this often
+  static constexpr unsigned checks_a_limit = 4;                         // the limit is set after this many checks
   static constexpr std::size_t unused_share = 128;      // unused bytes of slabs up to this share of the limit are not counted
   static constexpr std::size_t unused_limit_share = 8;  // they lower the limit by this share at most
   static constexpr unsigned step_evictions = 32;        // items evicted or moved in one call of `relieve` (tens of us)
@@ -371,12 +380,12 @@ class Store {
 
   /// The accounts of one core, so that a command seldom writes to a cache line that other cores use. Only that core writes the counts.
   struct alignas(64) PerCore {
-    std::array<std::atomic<void*>, spare_blocks> blocks{};  // of `spare_bytes()`, see store_relief.cpp; null: the block was used
-    unsigned checks = 0;                                    // calls of `check_memory`
-    std::size_t unchecked_bytes = 0;                        // allocated on this core since the machine's free memory was checked
-    Counter reserved_bytes;                                 // counted in `taken_bytes_`, without an item
-    Counter retired_bytes;                                  // of items that this core has retired and not reclaimed
-    std::uint64_t next_cas = 1, last_cas = 0;               // CAS ids that were taken from `cas_` and are not used yet
+    unsigned checks = 0;                                        // calls of `check_memory`
+    std::size_t unchecked_bytes = 0;                            // allocated on this core since the machine's free memory was checked
+    Counter reserved_bytes;                                     // counted in `taken_bytes_`, without an item
+    Counter retired_bytes;                                      // of items that this core has retired and not reclaimed
+    std::uint64_t next_cas = 1, last_cas = 0;                   // CAS ids that were taken from `cas_` and are not used yet
+    std::array<std::atomic<void*>, spare_blocks_max> blocks{};  // see store_relief.cpp; null: the block was used
   };
 
   /// A part of the items, chosen by hash: a lock, and two queues of items in the order in which eviction examines them.
@@ -417,8 +426,14 @@ class Store {
     Outcome outcome;
     std::size_t bytes = 0;  ///< the item's footprint
   };
-  [[nodiscard]] Made make_item(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes,
-                               std::size_t more_bytes, Seconds now) noexcept;
+  [[nodiscard]] Made make_contiguous(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes,
+                                     std::size_t more_bytes, Seconds now) noexcept;
+  [[nodiscard]] Made make_in_pieces(PerCore& own, const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes,
+                                    std::size_t more_bytes, Seconds now) noexcept;
+  [[nodiscard]] bool allocate_pieces(PerCore& own, Item& item) noexcept;
+  [[nodiscard]] Item* construct(void* memory, const Key& key, std::uint32_t flags, Seconds expires,
+                                std::uint64_t value_bytes) const noexcept;
+  [[nodiscard]] Stored set_in_pieces(const Key& key, std::uint32_t flags, Seconds expires, std::string_view value, Seconds now) noexcept;
   [[nodiscard]] Stored link_item(PerCore& own, Mode mode, const Key& key, Item& item, std::size_t bytes, std::uint64_t expected_cas,
                                  Seconds now) noexcept;
   Done join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept;
@@ -465,10 +480,16 @@ class Store {
   [[nodiscard]] void* allocate_from_spare(std::size_t bytes) noexcept;
   void check_memory(PerCore& own) noexcept;
   void set_limit() noexcept;
-  /// Returns by how much the limit is exceeded, with the reserves of the cores.
-  [[nodiscard]] std::size_t bytes_over_limit() const noexcept {
-    const std::size_t taken = taken_bytes_.load(std::memory_order_relaxed) + held_bytes();
+  /// Returns by how much the limit is exceeded, with the reserves of the cores, or would be after an allocation of `more`.
+  [[nodiscard]] std::size_t bytes_over_limit(std::size_t more = 0) const noexcept {
+    const std::size_t taken = taken_bytes_.load(std::memory_order_relaxed) + held_bytes() + more;
     return taken - std::min(taken, limit_bytes_.load(std::memory_order_relaxed));
+  }
+  void want_room(std::size_t bytes) noexcept;
+  /// 0 if the limit was lowered below the item that waits.
+  [[nodiscard]] std::size_t room_wanted() const noexcept {
+    const std::size_t wanted = room_wanted_.load(std::memory_order_relaxed);
+    return wanted <= limit_bytes_.load(std::memory_order_relaxed) ? wanted : 0;
   }
   /// Returns a bound for the retired bytes, and for the bytes over the limit. Above the bound, a command with an item of `bytes` waits. The
   /// bound is higher for small items, so that clients with large items do not stop all other clients.
@@ -483,6 +504,7 @@ class Store {
   [[nodiscard]] bool take_bytes(PerCore& own, std::size_t bytes, Seconds now) noexcept;
   void give_back_reserve(PerCore& own) noexcept;
   void relieve_core(PerCore& own) noexcept;
+  [[nodiscard]] std::size_t spare_bytes_wanted() const noexcept;
   [[nodiscard]] std::uint64_t next_cas(PerCore& own, std::uint64_t above) noexcept;
   void take_cas_ids(PerCore& own) noexcept;
   [[nodiscard]] bool evict_for(PerCore& own, std::size_t bytes, Seconds now) noexcept;
@@ -491,6 +513,7 @@ class Store {
   static void reclaim(rcu::Node* node) noexcept;
   void release(Item& item) noexcept;
   void free(Item& item) noexcept;
+  void free_pieces(const Item& item, unsigned count = Pieces::count_max) noexcept;
 
   // An item has one byte for its store. An image has one store; a program of tests has several at a time.
   static constexpr unsigned stores_max = 256;
@@ -499,13 +522,16 @@ class Store {
 
   const std::uint8_t index_ = claim_index();
   std::atomic<std::size_t> memory_bytes_;
-  const bool evictions_;
-  const std::uint32_t value_bytes_max_, shard_count_;
+  const bool evictions_, has_long_items_;
+  const std::uint32_t value_bytes_max_, contiguous_max_, shard_count_;  // `contiguous_max_`: a longer value is in pieces, or too large
   const HashSeed seed_;
   void (*const retire_)(rcu::Node&) noexcept;
   const StoreMemory memory_;
   const unsigned cores_;
-  const std::size_t retired_bytes_max_, retired_bytes_core_max_, spare_bytes_, reserve_bytes_, reserve_bytes_max_;
+  const std::size_t retired_bytes_max_, retired_bytes_core_max_;
+  const std::size_t spare_bytes_, spare_block_bytes_;  // of each core
+  const unsigned spare_blocks_;
+  const std::size_t reserve_bytes_, reserve_bytes_max_;
   const std::size_t unused_before_ = memory_.unused_bytes != nullptr ? memory_.unused_bytes() : 0;  // when the store was made
   std::unique_ptr<PerCore[]> parts_;                                                                // indexed by core
   Table table_;
@@ -527,7 +553,8 @@ class Store {
   void* report_context_ = nullptr;
   std::atomic<std::uint64_t> crawler_starts_{0}, crawler_checked_{0};
   std::array<std::atomic<std::uint64_t>, size_classes> crawler_reclaimed_{};  // items by size
-  std::atomic<std::uint64_t> moves_left_{0};  // items that may be copied out of their slabs instead of evicted
+  std::atomic<std::uint64_t> moves_left_{0};   // items that may be copied out of their slabs instead of evicted
+  std::atomic<std::uint64_t> room_wanted_{0};  // bytes of a long item that waits, or waited until its client was gone
   SpinLock relief_;
   unsigned relief_round_ = 0;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Changes that make a new item of the old one: append, prepend, arithmetic, and revisions by md.
 //
-// The new item is filled without the lock, because the copy may be a megabyte, and discarded if the old item was replaced or became stale
-// meanwhile. The old item is held, so its bytes stay even if it is evicted to make room for the new item. Each failed try means that
+// The new item is filled without the lock, because the copy may be many megabytes, and discarded if the old item was replaced or became
+// stale meanwhile. The old item is held, so its bytes stay even if it is evicted to make room for the new item. Each failed try means that
 // another writer of this key succeeded.
 #include <algorithm>
 #include <charconv>
@@ -41,15 +41,15 @@ Store::Done Store::join(Item& piece, bool at_end, std::uint64_t expected_cas, Se
     if (expected_cas != 0 && old->client_cas() != expected_cas) return {.outcome = Outcome::exists, .value_bytes = piece.value_bytes};
     old->hold();
     const ItemPointer holder(old);
-    const std::string_view first = at_end ? old->value() : piece.value();
-    const std::string_view second = at_end ? piece.value() : old->value();
-    auto [fresh, outcome] = allocate(key, old->flags, old->expires.load(std::memory_order_relaxed),
-                                     std::uint64_t{first.size()} + second.size(), now, own_cas(piece));
+    const Item& first = at_end ? *old : piece;
+    const Item& second = at_end ? piece : *old;
+    const std::size_t bytes = std::size_t{first.value_bytes} + second.value_bytes;
+    auto [fresh, outcome] = allocate(key, old->flags, old->expires.load(std::memory_order_relaxed), bytes, now, own_cas(piece));
     if (!fresh) return {.outcome = outcome, .value_bytes = piece.value_bytes};
-    require(first.size() + second.size() == fresh->value_bytes, "memcached: both values fit into the new item", fresh->value_bytes);
-    std::memcpy(fresh->value_data(), first.data(), first.size());
-    std::memcpy(fresh->value_data() + first.size(), second.data(), second.size());
-    Done done{.outcome = Outcome::stored, .copied_bytes = first.size() + second.size(), .value_bytes = fresh->value_bytes};
+    require(bytes == fresh->value_bytes, "memcached: both values fit into the new item", fresh->value_bytes);
+    fresh->fill_from(0, first);
+    fresh->fill_from(first.value_bytes, second);
+    Done done{.outcome = Outcome::stored, .copied_bytes = bytes, .value_bytes = fresh->value_bytes};
     if (swap_if_same(*old, cas, fresh, {.expiry = true}, now, done) == Swap::done) return done;
   }
   return {.outcome = Outcome::out_of_memory};
@@ -61,7 +61,8 @@ Store::Done Store::arithmetic(const Key& key, bool up, std::uint64_t delta, std:
     Item* const old = peek(key, now).item;
     if (old == nullptr) return {.outcome = Outcome::not_found};
     const std::uint64_t cas = old->cas.load(std::memory_order_acquire);
-    if (old->value_bytes == 0) return {.outcome = Outcome::not_numeric};  // memcached too checks this before the CAS id
+    // memcached too checks this before the CAS id. Its chunked items are no numbers either.
+    if (old->value_bytes == 0 || old->in_pieces()) return {.outcome = Outcome::not_numeric};
     if (expected_cas != 0 && old->client_cas() != expected_cas) return {.outcome = Outcome::exists};
     const auto number = read_unsigned(old->value());
     if (!number) return {.outcome = Outcome::not_numeric};
@@ -110,15 +111,15 @@ Store::Done Store::revise(const Key& key, const Revision& revision, Seconds now)
     const ItemPointer holder(old);
     Kept kept;
     if (!revision.without_value) kept = {.expiry = !revision.expires, .marks = Item::mark_fetched | Item::mark_binary_key};
-    const std::string_view value = revision.without_value ? std::string_view{} : old->value();
+    const std::size_t value_bytes = revision.without_value ? 0 : old->value_bytes;
     const OwnCas kept_cas = revision.to_stale ? std::nullopt : OwnCas(old->client_cas());
     auto [fresh, outcome] = allocate(key, revision.without_value ? revision.flags : old->flags, revision.expires.value_or(expires_never),
-                                     value.size(), now, revision.own_cas ? revision.own_cas : kept_cas);
+                                     value_bytes, now, revision.own_cas ? revision.own_cas : kept_cas);
     if (!fresh) return {.outcome = outcome};
-    require(value.size() == fresh->value_bytes, "memcached: a value fits into its copy", value.size());
-    if (!value.empty()) std::memcpy(fresh->value_data(), value.data(), value.size());
+    require(value_bytes == fresh->value_bytes, "memcached: a value fits into its copy", value_bytes);
+    if (!revision.without_value) fresh->fill_from(0, *old);
     if (revision.to_stale) fresh->add_marks(Item::mark_stale);
-    done.copied_bytes = value.size();
+    done.copied_bytes = value_bytes;
     if (swap_if_same(*old, cas, fresh, kept, now, done) == Swap::done) return done;
   }
   return {.outcome = Outcome::out_of_memory};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "apps/memcached/store.hpp"
+#include "apps/memcached/test_values.hpp"
 #include "kernel/events.hpp"
 #include "tests/host/host_machine.hpp"
 
@@ -39,6 +40,7 @@ struct Worker {
   std::mt19937 random;
   Store* store;
   unsigned keys;
+  unsigned long_share;  // one value of so many is in pieces; 0: none
   int events_left;
   std::vector<std::pair<unsigned, ItemPointer>> held;  // items held over several events, as by replies
   std::atomic<bool> done{false};
@@ -65,13 +67,14 @@ struct Worker {
         case 0:
         case 1:
         case 2: {
-          const std::string value = make_value(number, random() % 300);
+          const bool is_long = long_share != 0 && random() % long_share == 0;
+          const std::string value = make_value(number, is_long ? contiguous_bytes_max + 1 + random() % 100'000 : random() % 300);
           auto [item, outcome] = store->allocate(key, number, random() % 8 == 0 ? now + 1 : 0, value.size(), now);
           if (!item) {
             ++refused;
             break;
           }
-          std::memcpy(item->value_data(), value.data(), value.size());
+          item->fill(0, value);
           static constexpr Mode modes[] = {Mode::set, Mode::set, Mode::add, Mode::replace};
           (void)store->commit(modes[random() % 4], std::move(item), 0, now);
           break;
@@ -89,7 +92,7 @@ struct Worker {
           Item* const item = store->find(key, now).item;
           if (item == nullptr) break;
           ++hits;
-          if (item->flags != number || !is_whole(number, item->value())) ++broken;
+          if (item->flags != number || !is_whole(number, test::value_in(*item))) ++broken;
           if (random() % 16 == 0) {
             item->hold();
             held.emplace_back(number, item);
@@ -98,7 +101,7 @@ struct Worker {
       }
     }
     while (held.size() > 8) {
-      if (!is_whole(held.front().first, held.front().second->value())) ++broken;
+      if (!is_whole(held.front().first, test::value_in(*held.front().second.get()))) ++broken;
       held.erase(held.begin());
     }
     if (--events_left > 0) {
@@ -111,7 +114,7 @@ struct Worker {
 };
 
 /// Runs `events_max` events on each core if `cores` is 4, otherwise a quarter of them, because fewer cores have fewer interleavings.
-void play(unsigned cores, StoreOptions options, unsigned keys, int events_max) {
+void play(unsigned cores, StoreOptions options, unsigned keys, int events_max, unsigned long_share = 0) {
   options.cores = cores;
   const int events = cores == 4 ? events_max : events_max / 4;
   Store store(options);
@@ -122,6 +125,7 @@ void play(unsigned cores, StoreOptions options, unsigned keys, int events_max) {
       workers[core].random.seed(core + 1);
       workers[core].store = &store;
       workers[core].keys = keys;
+      workers[core].long_share = long_share;
       workers[core].events_left = events;
       machine.on(core, [&worker = workers[core]] { worker.one_event(); });
     }
@@ -159,6 +163,13 @@ TEST_P(StoreOnCores, EvictionUnderReadersAndWriters) {
   StoreOptions options = tiny_table();
   options.memory_bytes = 256 * 1024;
   play(GetParam(), options, 5000, 3000);
+}
+
+// Readers hold items in pieces, while other cores replace and evict them.
+TEST_P(StoreOnCores, ValuesInPiecesUnderReadersAndWriters) {
+  StoreOptions options = tiny_table();
+  options.memory_bytes = std::size_t{12} << 20;
+  play(GetParam(), options, 300, 600, 4);
 }
 
 // Appends and counts are computed without the lock, and retried if the item was replaced meanwhile. No append or count may be lost.

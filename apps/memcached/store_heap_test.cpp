@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "apps/memcached/store.hpp"
+#include "apps/memcached/test_values.hpp"
 #include "kernel/events.hpp"
 #include "kernel/memory/heap.hpp"
 #include "kernel/memory/page_allocator.hpp"
@@ -121,7 +122,7 @@ class Players {
 Outcome set(Store& store, const std::string& key, std::size_t bytes, Seconds now = 2) {
   auto [item, outcome] = store.allocate(store.key(key), 0, expires_never, bytes, now);
   if (!item) return outcome;
-  std::memset(item->value_data(), 'v', bytes);
+  test::fill_value(*item.get(), 'v');
   return store.commit(Mode::set, std::move(item), 0, now).outcome;
 }
 
@@ -133,8 +134,7 @@ class StoreOnHeap : public testing::TestWithParam<unsigned> {
   /// Only the store's items are allocated on this heap; all other memory, including the table, is on the host's own heap.
   void expect_accounts_match(Players& players) {
     players.drain();
-    std::size_t spares = 0;
-    for (const std::size_t bytes : store_->spare_bytes()) spares += GetParam() * Store::footprint(0, bytes - Item::header_bytes - 2);
+    const std::size_t spares = GetParam() * store_->spare_blocks() * store_->spare_block_bytes();
     EXPECT_TRUE(HostMachine::wait_until([&] {
       for (unsigned core = 0; core < GetParam(); ++core) players.machine().on(core, [] {});
       const std::size_t heap = memory::heap_counters().used_bytes - heap_before_;
@@ -304,6 +304,7 @@ TEST_P(StoreOnHeap, ALargeItemEvictsAFewItemsAnEvent) {
 TEST_P(StoreOnHeap, ReplacingALargeValueOftenEvictsNothing) {
   Store& store = *store_;
   constexpr unsigned commands = 3'000, smalls = 50'000;
+  constexpr std::size_t number_bytes = 60'000;
   std::atomic<unsigned> refused{0}, done{0};
   {
     Players players(store, GetParam());
@@ -314,14 +315,14 @@ TEST_P(StoreOnHeap, ReplacingALargeValueOftenEvictsNothing) {
       return number + 1 < smalls;
     });
     players.machine().on(0, [&] {
-      auto [item, outcome] = store.allocate(store.key("sum"), 0, expires_never, 100'000, 2);
+      auto [item, outcome] = store.allocate(store.key("sum"), 0, expires_never, number_bytes, 2);
       ASSERT_TRUE(item);
-      std::memset(item->value_data(), ' ', 100'000);
+      test::fill_value(*item.get(), ' ');
       *item->value_data() = '0';
       ASSERT_EQ(store.commit(Mode::set, std::move(item), 0, 2).outcome, Outcome::stored);
     });
     done = 0;
-    players.play(commands, 100'000, [&](unsigned core) {
+    players.play(commands, number_bytes, [&](unsigned core) {
       if (core != 0) return false;
       if (store.arithmetic(store.key("sum"), true, 1, 0, 2).outcome != Outcome::stored) ++refused;
       return ++done < commands;

@@ -289,8 +289,23 @@ void Store::release(Item& item) noexcept {
 }
 
 void Store::free(Item& item) noexcept {
+  if (item.in_pieces()) [[unlikely]]
+    free_pieces(item);
   item.~Item();
   memory_.release(&item);
+}
+
+/// Frees the first `count` pieces, or all if there are fewer.
+[[gnu::noinline]] void Store::free_pieces(const Item& item, unsigned count) noexcept {
+  count = std::min(count, Pieces(item.value_bytes).count);
+  for (unsigned index = 0; index < count; ++index) memory_.release(item.piece(index));
+}
+
+[[gnu::noinline]] std::size_t Store::larger_footprint(std::size_t key_bytes, std::size_t value_bytes, std::size_t more_bytes) noexcept {
+  const std::size_t first = memory::heap_bytes(Item::first_block_bytes(key_bytes, value_bytes, more_bytes));
+  if (!is_in_pieces(value_bytes)) return first;
+  const Pieces pieces(value_bytes);
+  return first + (pieces.count - 1) * pieces.bytes + memory::heap_bytes(pieces.bytes_of(pieces.count - 1));
 }
 
 // --- Counters ----------------------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "apps/memcached/conversation.hpp"
+#include "apps/memcached/test_values.hpp"
 
 namespace neap::memcached::test {
 
@@ -35,7 +36,7 @@ inline Store::Done put(Store& store, Mode mode, std::string_view key, std::strin
                        std::uint32_t flags = 0, std::uint64_t cas = 0) {
   auto [item, outcome] = store.allocate(store.key(key), flags, expires, value.size(), now);
   if (!item) return {.outcome = outcome};
-  std::memcpy(item->value_data(), value.data(), value.size());
+  item->fill(0, value);
   return store.commit(mode, std::move(item), cas, now);
 }
 
@@ -43,7 +44,7 @@ inline Store::Done put(Store& store, Mode mode, std::string_view key, std::strin
 inline std::optional<std::string> value_of(Store& store, std::string_view key, Seconds now) {
   Item* const item = store.find(store.key(key), now).item;
   if (item == nullptr) return std::nullopt;
-  return std::string(item->value());
+  return value_in(*item);
 }
 
 inline std::string take_all(Reply& reply, std::size_t limit = ~std::size_t{0}) {

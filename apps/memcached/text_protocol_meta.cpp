@@ -107,9 +107,9 @@ void get(const MetaLine& line, Context& context) noexcept {
     context.statistics.add(Count::cmd_touch);
     context.statistics.add(Count::touch_hits);
   }
-  const std::string_view value = flags.value ? item.value_line() : std::string_view{};
-  const bool copied = context.reply.copies(value.size(), answer_bytes_max);
-  Answer answer(context.reply, copied ? value.size() : 0);
+  const std::size_t line_bytes = flags.value ? item.value_line_bytes() : 0;
+  const bool copied = context.reply.copies(line_bytes, answer_bytes_max);
+  Answer answer(context.reply, copied ? line_bytes : 0);
   if (answer.failed()) return;
   answer.code(flags.value ? "VA " : "HD");
   if (flags.value) answer.number(item.value_bytes);
@@ -154,9 +154,9 @@ void get(const MetaLine& line, Context& context) noexcept {
   if ((fetched.marks & Item::mark_stale) != 0) answer.field('X');
   if (fetched.won) answer.field('W');
   answer.line_end();
-  if (copied && flags.value) answer.value(value);
+  if (copied && flags.value) answer.value(item.value_line());
   answer.end();
-  if (!copied) context.reply.refer(item, value);
+  if (!copied) context.reply.refer(item, line_bytes);
   if (!flags.leaves_use) item.note_use(context.now);
 }
 

@@ -157,9 +157,7 @@ void execute_ms(const MetaLine& line, Context& context, MetaSet& answer) noexcep
   }
   if (flags.binary_key) item->add_marks(Item::mark_binary_key);
   Transfer& transfer = context.transfer;
-  transfer.bytes_left = value_bytes + 2;
-  transfer.to = item->value_data();
-  transfer.item = std::move(item);
+  transfer.fill(std::move(item), value_bytes + 2);
   transfer.mode = mode;
   transfer.expected_cas = mode == Mode::add ? 0 : flags.expected_cas.value_or(0);
   transfer.quiet = flags.quiet;
@@ -170,7 +168,7 @@ void finish_meta_set(const MetaSet& fields, Context& context) noexcept {
   Transfer& transfer = context.transfer;
   transfer.meta = false;
   require(transfer.item && transfer.bytes_left == 0, "memcached: a received value is complete");
-  if (!transfer.item->value_line().ends_with("\r\n")) return refuse(context, false, "CLIENT_ERROR bad data chunk\r\n");
+  if (!transfer.item->ends_in_line_end()) return refuse(context, false, "CLIENT_ERROR bad data chunk\r\n");
   char key[key_bytes_max];  // the item may be gone once it is committed
   const std::size_t key_bytes = transfer.item->key_bytes;
   std::memcpy(key, transfer.item->key_data(), key_bytes);

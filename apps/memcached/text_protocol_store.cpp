@@ -69,9 +69,7 @@ void TextProtocol::store(Mode mode, const Line& line, Context& context) noexcept
     if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // after a refused set, no get may return the old value
     return;
   }
-  context.transfer.bytes_left = value_bytes + 2;
-  context.transfer.to = item->value_data();
-  context.transfer.item = std::move(item);
+  context.transfer.fill(std::move(item), value_bytes + 2);
   context.transfer.mode = mode;
   context.transfer.expected_cas = *expected_cas;
   context.transfer.quiet = quiet;
@@ -83,7 +81,7 @@ void TextProtocol::transfer_done(Context& context) noexcept {
   ItemPointer item = std::move(context.transfer.item);
   const Mode mode = context.transfer.mode;
   const bool quiet = context.transfer.quiet;
-  if (!item->value_line().ends_with("\r\n")) return refuse(context, quiet, "CLIENT_ERROR bad data chunk\r\n");
+  if (!item->ends_in_line_end()) return refuse(context, quiet, "CLIENT_ERROR bad data chunk\r\n");
   const observation::StoreReport report(context, mode, *item.get());
   const Store::Done done = context.store().commit(mode, std::move(item), context.transfer.expected_cas, context.now);
   context.copied_bytes += done.copied_bytes;

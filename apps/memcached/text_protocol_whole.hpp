@@ -76,15 +76,14 @@ inline bool is_line_end(const char* at) noexcept {
     at = put_number(at, item.client_cas());
   }
   at = put_text(at, "\r\n");
-  const char* const value = item.key_data() + key_bytes;
   if (copied) [[likely]] {
-    copy_medium(at, value, value_bytes);
+    copy_medium(at, item.key_data() + key_bytes, value_bytes);
     at = put_text(at + value_bytes, behind);
     reply.advance(static_cast<std::size_t>(at - head));
     return;
   }
   reply.advance(static_cast<std::size_t>(at - head));
-  reply.refer(item, {value, value_bytes});
+  reply.refer(item, value_bytes);
   reply.put(behind);
 }
 
