@@ -105,8 +105,8 @@ def soak(
 ) -> int:
     """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Ten names are no
     layers, and each MUST be the only name: `card` runs the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
-    kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached, `suite` memcached's own tests, `crowd` and
-    `protocols` many clients and random bytes of memcached (tools/memcached_soak.py), `model` seeds on the model machine
+    kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached, `suite` memcached's own tests, `crowd`
+    and `protocols` many clients and random bytes of memcached (tools/memcached_soak.py), `model` seeds on the model machine
     (tools/model/campaign.py has its further arguments), `starts` starts of many cores on a busy host (tools/start_soak.py). Fuzzers among
     the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
     of_model = {"seeds": seeds, "first_seed": first_seed, "cores": cores, "jobs": jobs, "faults": faults or None}
