@@ -37,8 +37,10 @@ def server(_four_cores: Server) -> Iterator[Server]:
     _four_cores.check()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def stock_memcached() -> Iterator[Server]:
+    """A new process for each test: `incr` of Debian 12's memcached, 1.6.18, refuses numbers above 2^63 if a minus sign of an earlier item
+    is behind them in memory."""
     with StockServer("-m", "256", udp=True) as server:
         yield server
 
