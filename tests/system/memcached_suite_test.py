@@ -35,8 +35,8 @@ ON_SHARED_SERVER = """
 # This test expects a limit of 1 MiB for a value, but the tests start the stock server with a higher limit.
 ON_SHARED_IMAGE = ["getset"]
 ON_OWN_SERVER = """
-    chunked-items dash-M evictions expirations flush-all idle-timeout issue_104 issue_183 issue_29 issue_42 issue_50 issue_61 item_size_max shutdown stats
-    stats-conns stats-detail udp watcher_connid
+    chunked-items dash-M evictions expirations flush-all idle-timeout issue_104 issue_183 issue_29 issue_42 issue_50 issue_61 item_size_max
+    shutdown stats stats-conns stats-detail udp watcher_connid
 """.split()
 # Tests of a file that fail here, by their number, and why. All other tests of the file must pass, and these must fail.
 EXPECTED_FAILURES = {
@@ -110,11 +110,16 @@ def make_programs(folder: Path) -> None:
         r"(sub mem_move_time \{.*?@_;\n).*?\n\}", r"\1    select undef, undef, undef, $move + 2;\n}", library.read_text(), flags=re.DOTALL
     )
     library.write_text(moved)
-    # 16,000 appends, each with a get, and 350 MB of long values take a minute. A tenth of each, with appends ten times as long, makes items
-    # of the same sizes.
+    # 16,000 appends, each with a get, and 350 MB of long values take a minute. A tenth of each, with longer appends, makes items of the
+    # same sizes.
     long = folder / "t/chunked-items.t"
     shorter = long.read_text()
-    for old, new, times in [("1 .. 8000", "1 .. 800", 1), ('"x" x 10;', '"x" x 100;', 2), ("1..100", "1..10", 1), ("+= 2048", "+= 20480", 1)]:
+    for old, new, times in [
+        ("1 .. 8000", "1 .. 800", 1),
+        ('"x" x 10;', '"x" x 100;', 2),
+        ("1..100", "1..10", 1),
+        ("+= 2048", "+= 20480", 1),
+    ]:
         assert shorter.count(old) == times, f"{long.name} has changed: {old}"
         shorter = shorter.replace(old, new)
     long.write_text(shorter)
