@@ -16,7 +16,7 @@ from differential_test import ask_stock, binary_answers, frame, without_cas
 from replayed import ANSWER_SECONDS, REPLAY, compare
 from servers import StockServer
 
-CONVERSATIONS = 6
+CONVERSATIONS = 10
 PIECE = 64 << 10
 EDGES = [0, 1, PIECE, 2 * PIECE, 3 * PIECE, 8 * PIECE, 12 * PIECE, 16 * PIECE, 20 * PIECE]
 VALUE_BYTES_MAX = 15 << 17  # both accept it; stock counts its header, too
@@ -42,13 +42,13 @@ def text_conversation(dice: random.Random) -> bytes:
         key, kind = dice.choice(KEYS), dice.random()
         if kind < 0.4:
             value = long_value(dice)
-            request += dice.choice([b"set %s 7 0 %d\r\n%s\r\n", b"set %s 0 0 %d noreply\r\n%s\r\n", b"ms %s %d s k\r\n%s\r\n"]) % (
+            request += dice.choice([b"set %s 7 0 %d\r\n%s\r\n", b"set %s 0 0 %d noreply\r\n%s\r\n", b"ms %s %d k\r\n%s\r\n"]) % (
                 (key, len(value), value)
             )
             sizes[key] = len(value)
         elif kind < 0.65:
             value = long_value(dice, VALUE_BYTES_MAX - sizes.get(key, 0))
-            form = [b"append %s 0 0 %d\r\n%s\r\n", b"prepend %s 0 0 %d\r\n%s\r\n", b"ms %s %d MA s\r\n%s\r\n", b"ms %s %d MP\r\n%s\r\n"]
+            form = [b"append %s 0 0 %d\r\n%s\r\n", b"prepend %s 0 0 %d\r\n%s\r\n", b"ms %s %d MA\r\n%s\r\n", b"ms %s %d MP\r\n%s\r\n"]
             request += dice.choice(form) % (key, len(value), value)
             if key in sizes:
                 sizes[key] += len(value)
