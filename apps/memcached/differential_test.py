@@ -10,6 +10,7 @@ import random
 import re
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -50,14 +51,20 @@ def stock() -> Iterator[tuple[str, int]]:
 def ask_stock(address: tuple[str, int], request: bytes) -> bytes:
     """Sends `request`, shuts the sending direction down, and returns all bytes until memcached closes."""
     with socket.create_connection(address, ANSWER_SECONDS) as wire:
-        with contextlib.suppress(ConnectionError):  # memcached may close before all is sent
-            wire.sendall(request)
-            wire.shutdown(socket.SHUT_WR)
-        answer = b""
+
+        def send() -> None:
+            with contextlib.suppress(ConnectionError):  # memcached may close before all is sent
+                wire.sendall(request)
+                wire.shutdown(socket.SHUT_WR)
+
+        sending = threading.Thread(target=send)  # memcached stops reading a long request while its answers are not read
+        sending.start()
+        answer = bytearray()
         with contextlib.suppress(ConnectionResetError):
             while piece := wire.recv(1 << 16):
                 answer += piece
-        return answer
+        sending.join(ANSWER_SECONDS)
+        return bytes(answer)
 
 
 def text_conversation(dice: random.Random) -> bytes:
