@@ -354,6 +354,7 @@ class VanishingClients(Attack):
             connection.acknowledges = mode == "fin"
         if mode == "fin":
             peer.poll(PAUSE_SECONDS)
+            self.raw.append(connection)  # reset at the end, as a kernel resets a closed connection when data arrive
         else:
             connection.acknowledges = False
             self._silent.append((now, connection))
