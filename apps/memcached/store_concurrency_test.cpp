@@ -168,8 +168,8 @@ TEST_P(StoreOnCores, EvictionUnderReadersAndWriters) {
 // Readers hold items in pieces, while other cores replace and evict them.
 TEST_P(StoreOnCores, ValuesInPiecesUnderReadersAndWriters) {
   StoreOptions options = tiny_table();
-  options.memory_bytes = std::size_t{12} << 20;
-  play(GetParam(), options, 300, 600, 4);
+  options.memory_bytes = std::size_t{2} << 20;
+  play(GetParam(), options, 200, 240, 8);
 }
 
 // Appends and counts are computed without the lock, and retried if the item was replaced meanwhile. No append or count may be lost.
