@@ -59,8 +59,10 @@ std::size_t excess_bytes(Service& service, bool& any) noexcept {
   // replies' bytes is read before and after the sum that includes them.
   const std::size_t before = service.reply_memory.taken_bytes();
   const std::size_t sum = service.store.held_bytes();
-  const std::size_t held = sum - std::min(sum, std::max(before, service.reply_memory.taken_bytes()));
-  const std::size_t memory = service.store.memory_bytes();
+  const std::size_t replies = std::max(before, service.reply_memory.taken_bytes());
+  const std::size_t held = sum - std::min(sum, replies);
+  // Replies take up to half of the memory. Values count against the rest, so that both together leave room for a `set`.
+  const std::size_t memory = service.store.memory_bytes() - std::min(service.store.memory_bytes(), replies);
   any = held > memory / Holders::any_divisor;
   return held - std::min(held, memory / Holders::stalled_divisor);
 }

@@ -3,8 +3,9 @@
 //
 // A reply does not copy a large value, but refers to the stored item. If the value is replaced meanwhile, the old value is kept only for
 // that reply, and the cache becomes smaller (`Store::held_bytes`). Every connection may have one large value in flight. Without a limit,
-// stalled clients could hold all memory, and each `set` would be refused. If replies hold more than a quarter of the cache's memory,
-// connections without progress for `stall_s` are therefore reset. Above half of that memory, connections with progress may be reset too.
+// stalled clients could hold all memory, and each `set` would be refused. Replies take up to half of the cache's memory (reply_memory.hpp).
+// If such values take more than a quarter of the rest, connections without progress for `stall_s` are therefore reset. Above half of the
+// rest, connections with progress may be reset too.
 //
 // Each core has a list of its connections with values in flight (`Holder`). `shed` resets examined connections or moves them to the list's
 // end.
@@ -41,8 +42,8 @@ class Holder {
 
 class Holders {
  public:
-  static constexpr std::size_t stalled_divisor = 4;  ///< if replies hold over 1/4 of the cache's memory, stalled connections are reset
-  static constexpr std::size_t any_divisor = 2;      ///< if replies hold over 1/2 of the cache's memory, any connection may be reset
+  static constexpr std::size_t stalled_divisor = 4;  ///< if values take over 1/4 of that rest, stalled connections are reset
+  static constexpr std::size_t any_divisor = 2;      ///< if values take over 1/2 of that rest, any connection may be reset
   static constexpr Seconds stall_s = 2;
   static constexpr unsigned looks_max = 16;  ///< holders that one call of `shed` examines
   /// Bytes that a core parses between two calls of `shed_holders_everywhere`. A parsed piece counts as its length plus `piece_bytes`.

@@ -253,12 +253,11 @@ class LargeReaders(Attack):
 
     def bounds(self, stats: dict[str, int]) -> dict[str, int]:
         cores = self.scene.cores
-        held_by_replies = min(self.memory_bytes // 2, stats["memcached.reply_limit_bytes"] + self.count * LARGE_REPLY_BYTES)
         return {
             # An eighth of `memory=`, and one reply of each connection.
             "memcached.reply_bytes": stats["memcached.reply_limit_bytes"] + self.count * LARGE_REPLY_BYTES + cores * REPLY_STEP_BYTES,
-            # Values that only replies hold, beyond half of the memory, are shed; a core notices that within one value.
-            "memcached.held_bytes": held_by_replies + self.memory_bytes // 2 + cores * MIB,
+            # Replies take half of the memory at most, and values that only replies hold half of the rest. Each core may exceed that by a value.
+            "memcached.held_bytes": self.memory_bytes * 3 // 4 + cores * MIB,
             "memcached.retired_bytes": retired_bound(self.memory_bytes, cores, MIB),
             "memcached.reply_spare_bytes": cores * (256 << 10),
         }
