@@ -35,5 +35,22 @@ TEST(Holders, AreNotResetBecauseRepliesChangeMeanwhile) {
   if (reader.listed()) core.holders.remove(reader);
 }
 
+// Both together would take all memory otherwise, and a `set` would be refused.
+TEST(Holders, HaveLessMemoryWhileRepliesTakeMuch) {
+  test::Server server(test::small_store(), 1);
+  CoreState& core = server.service.core(0);
+  Reader reader;
+  core.holders.add(reader, server.service.clock.now());
+  const std::size_t memory = server.store.memory_bytes(), values = memory / 16 * 7;
+  server.store.charge_held(values);
+  static_cast<void>(shed_holders(server.service, core, nullptr));
+  EXPECT_EQ(reader.resets, 0U);
+  server.service.reply_memory.charge(memory / 2);
+  static_cast<void>(shed_holders(server.service, core, nullptr));
+  EXPECT_EQ(reader.resets, 1U);
+  server.service.reply_memory.discharge(memory / 2);
+  server.store.discharge_held(values);
+}
+
 }  // namespace
 }  // namespace neap::memcached
