@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Compares long values with Debian's stock memcached: lengths around the ends of our pieces, of its chunks, and above 1 MiB.
 
-Neap stores values above 64 KiB in pieces, and stock memcached those above 512 KiB in chunks. `incr` of a long value is left out: memcached
+Neap stores values above 256 KiB in pieces, and stock memcached those above 512 KiB in chunks. `incr` of a long value is left out: memcached
 takes a number with trailing blanks up to 512 KiB.
 """
 
@@ -17,8 +17,8 @@ from replayed import ANSWER_SECONDS, REPLAY, compare
 from servers import StockServer
 
 CONVERSATIONS = 10
-PIECE = 64 << 10
-EDGES = [0, 1, PIECE, 2 * PIECE, 3 * PIECE, 8 * PIECE, 12 * PIECE, 16 * PIECE, 20 * PIECE]
+PIECE = 256 << 10
+EDGES = [0, 1, PIECE, 2 * PIECE, 3 * PIECE, 4 * PIECE, 5 * PIECE]
 VALUE_BYTES_MAX = 15 << 17  # both accept it; stock counts its header, too
 KEYS = [b"a", b"b", b"k" * 250]
 

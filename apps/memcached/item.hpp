@@ -2,8 +2,8 @@
 // One stored item: a header, the key, the value and its line end.
 //
 // They are in one block of memory, unless the value is longer than `contiguous_bytes_max`. A longer value is in pieces, which are blocks of
-// their own: memory that is fragmented has no room for a block of some megabytes, but for many of 64 KiB. The pointers to the pieces are in
-// the first block, where a shorter value would be (pieces.hpp). `part` finds the bytes of a value of any length.
+// their own: fragmented memory has no room for a block of some megabytes, but for many of 256 KiB. The pointers to the pieces are in the
+// first block, where a shorter value would be (pieces.hpp). `part` finds the bytes of a value of any length.
 //
 // An item is used by the table, by readers on any core inside their event, and by replies that the peer has not acknowledged. Readers are
 // protected by RCU at no cost (kernel/rcu.hpp). The table and each reply hold a reference, and releasing the last reference frees the item.

@@ -65,7 +65,7 @@ std::string set(const std::string& command, const std::string& value) {
 }
 
 TEST(PiecesOnHeap, LongValuesFindRoomInFragmentedMemory) {
-  const FragmentedHeap fragmented(128 << 10);
+  const FragmentedHeap fragmented(512 << 10);
   ASSERT_EQ(memory::allocate(mib), nullptr);
   const std::uint64_t before = memory::heap_counters().used_bytes;
   {
@@ -85,7 +85,7 @@ TEST(PiecesOnHeap, LongValuesFindRoomInFragmentedMemory) {
 
 // Small values leave slabs that are partly used all over the memory. Then long values replace them: none is refused.
 TEST(PiecesOnHeap, LongValuesReplaceSmallOnesInAFullStore) {
-  const FragmentedHeap fragmented(128 << 10);
+  const FragmentedHeap fragmented(512 << 10);
   test::Server server(on_heap(24 * mib));
   test::Client client(server);
   for (unsigned index = 0; index < 150'000; ++index) {

@@ -12,7 +12,7 @@
 // until the excess would be below that bound. Other commands may take the room that it waits for, but each of them evicts a step, too.
 //
 // Fragmentation. Slabs that keep one item each have no room for a longer value or its pieces, although the limit is not reached. Each core
-// has spare blocks of one size: room for a slab, for two pieces of 64 KiB, or for a longer piece. The first block is only for small items.
+// has spare blocks of one size: room for a piece of the largest value, and for a slab. The first block is only for small items.
 // The other blocks hold 1 MiB, or less if the largest item is smaller. The blocks of all cores together have room for the largest item.
 // An allocation that fails uses a block, and no further command with a larger item begins before the block is replaced. To replace a block,
 // items are evicted in their usual order. Small items that were used recently are copied to new memory instead of evicted. So slabs whose
@@ -108,11 +108,15 @@ bool Store::refill_spares() noexcept {
       if (place.load(std::memory_order_seq_cst) != nullptr) continue;
       void* const block = memory_.allocate(spare_block_bytes_);
       if (block == nullptr) return false;
+      if (!leaves_memory(0)) {  // the rest of the machine comes first
+        memory_.release(block);
+        return false;
+      }
       // Blocks are stored only here. The caller is the constructor, or holds the lock `relief_`.
       require(place.exchange(block, std::memory_order_release) == nullptr, "memcached: a spare block is stored twice");
     }
   }
-  return memory_.free_bytes == nullptr || memory_.free_bytes() >= memory_.free_bytes_min + spare_bytes_;
+  return leaves_memory(spare_bytes_);
 }
 
 /// Evicts some items, or copies them out of their slabs. Returns false if no item is stored.

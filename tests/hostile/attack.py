@@ -79,6 +79,7 @@ class Attack:
     seconds_min = 0.0
     # The time within which memory use and connections return to the level before the attack.
     level_seconds = 45.0
+    stays: frozenset[str] = frozenset()  # counters that may stay above their level
     # True if the attack may evict the bystander's items.
     may_miss = False
 

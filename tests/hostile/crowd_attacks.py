@@ -256,7 +256,8 @@ class LargeReaders(Attack):
         return {
             # An eighth of `memory=`, and one reply of each connection.
             "memcached.reply_bytes": stats["memcached.reply_limit_bytes"] + self.count * LARGE_REPLY_BYTES + cores * REPLY_STEP_BYTES,
-            # Replies take half of the memory at most, and values that only replies hold half of the rest. Each core may exceed that by a value.
+            # Replies take half of the memory at most, and values that only replies hold half of the rest. Each core may exceed that by a
+            # value.
             "memcached.held_bytes": self.memory_bytes * 3 // 4 + cores * MIB,
             "memcached.retired_bytes": retired_bound(self.memory_bytes, cores, MIB),
             "memcached.reply_spare_bytes": cores * (256 << 10),

@@ -43,6 +43,8 @@ class LongPieces(Attack):
 
     row = 2
     pieces = (b"\0" + b"A" * 20_000, b"\0" + b"k" * 40_000, b"a" * 30_000, b"\r" * 9_000)
+    # If a fragment is lost, the sequence number of the reset is wrong, and the connection stays until keep-alive ends it.
+    stays = frozenset({"memcached.curr_connections"})
     # These values are as large as an unfinished command. Every second value is deleted, so that the heap places the attack's commands
     # between values.
     marks = 400
