@@ -400,7 +400,6 @@ class Store {
   [[nodiscard]] void* allocate_bytes(PerCore& own, std::size_t bytes) noexcept;
   [[nodiscard]] void* allocate_from_spare(std::size_t bytes) noexcept;
   void check_memory(PerCore& own) noexcept;
-  [[nodiscard]] bool leaves_memory(std::size_t more_bytes) const noexcept;
   void set_limit() noexcept;
   /// Returns by how much the limit is exceeded, with the reserves of the cores, or would be after an allocation of `more`.
   [[nodiscard]] std::size_t bytes_over_limit(std::size_t more = 0) const noexcept {
@@ -453,7 +452,6 @@ class Store {
   const std::size_t retired_bytes_max_, retired_bytes_core_max_;
   const std::size_t spare_bytes_, spare_block_bytes_;  // of each core
   const unsigned spare_blocks_;
-  const std::size_t free_block_bytes_ = std::min<std::size_t>(cores_ * spare_block_bytes_min, memory_.free_bytes_min / 4);
   const std::size_t reserve_bytes_, reserve_bytes_max_;
   const std::size_t unused_before_ = memory_.unused_bytes != nullptr ? memory_.unused_bytes() : 0;  // when the store was made
   std::unique_ptr<PerCore[]> parts_;                                                                // indexed by core

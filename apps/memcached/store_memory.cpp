@@ -56,19 +56,9 @@ bool Store::take_bytes(PerCore& own, std::size_t bytes, Seconds now) noexcept {
   return evict_for(own, bytes, now);
 }
 
-/// True if the machine has `free_bytes_min` and `more_bytes` of free memory, and a block of `free_block_bytes_` among it. The network, the
-/// replies and control need slabs, which are contiguous. Pieces of values would otherwise fill each place that a slab fits.
-bool Store::leaves_memory(std::size_t more_bytes) const noexcept {
-  if (memory_.free_bytes == nullptr) return true;
-  if (memory_.free_bytes() < memory_.free_bytes_min + more_bytes) return false;
-  void* const block = memory_.allocate(free_block_bytes_);
-  memory_.release(block);
-  return block != nullptr;
-}
-
 void Store::check_memory(PerCore& own) noexcept {
   own.unchecked_bytes = 0;
-  if (!leaves_memory(0)) raise_pressure();
+  if (memory_.free_bytes != nullptr && memory_.free_bytes() < memory_.free_bytes_min) raise_pressure();
   if (memory_.unused_bytes != nullptr && ++own.checks % checks_a_limit == 0) set_limit();
 }
 

@@ -108,15 +108,11 @@ bool Store::refill_spares() noexcept {
       if (place.load(std::memory_order_seq_cst) != nullptr) continue;
       void* const block = memory_.allocate(spare_block_bytes_);
       if (block == nullptr) return false;
-      if (!leaves_memory(0)) {  // the rest of the machine comes first
-        memory_.release(block);
-        return false;
-      }
       // Blocks are stored only here. The caller is the constructor, or holds the lock `relief_`.
       require(place.exchange(block, std::memory_order_release) == nullptr, "memcached: a spare block is stored twice");
     }
   }
-  return leaves_memory(spare_bytes_);
+  return memory_.free_bytes == nullptr || memory_.free_bytes() >= memory_.free_bytes_min + spare_bytes_;
 }
 
 /// Evicts some items, or copies them out of their slabs. Returns false if no item is stored.
