@@ -15,7 +15,8 @@
 
 namespace neap::memcached {
 
-constexpr std::size_t contiguous_bytes_max = std::size_t{256} << 10;  ///< a longer value is in pieces
+/// A longer value is in pieces. An item whose value is not fits a block of 256 KiB, as a piece does, with its header and key.
+constexpr std::size_t contiguous_bytes_max = (std::size_t{256} << 10) - 512;
 [[nodiscard]] constexpr bool is_in_pieces(std::size_t value_bytes) noexcept { return value_bytes > contiguous_bytes_max; }
 
 struct Pieces {

@@ -29,6 +29,8 @@
 
 namespace neap::memcached {
 
+static_assert(Item::contiguous_bytes(key_bytes_max, contiguous_bytes_max, Item::own_cas_bytes) <= Pieces::bytes_min);  // fits a spare block
+
 /// Returns the bytes of a core's spare blocks without the first one, before the share of the limit bounds them.
 std::size_t Store::spare_bytes_wanted() const noexcept {
   const std::size_t largest =
