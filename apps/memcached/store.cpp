@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "apps/memcached/store_queues.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/short_copy.hpp"
 

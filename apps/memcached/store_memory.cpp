@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "apps/memcached/store.hpp"
+#include "apps/memcached/store_queues.hpp"
 
 namespace neap::memcached {
 

@@ -25,6 +25,7 @@
 #include <new>
 
 #include "apps/memcached/store.hpp"
+#include "apps/memcached/store_queues.hpp"
 #include "kernel/machine.hpp"
 
 namespace neap::memcached {
