@@ -37,8 +37,9 @@ bool skip_extensions(const Bytes& frame, Layout& where) {
     const bool skipped = where.protocol == hop_by_hop || where.protocol == destination_options || where.protocol == routing;
     if (!skipped && where.protocol != fragment) return true;
     if (where.l4 + 8 > where.end) return false;
-    // The checksum includes the last address of a routing header that is not done.
-    if (where.protocol == routing && octet(frame, where.l4 + 3) != 0) return true;
+    if (where.protocol == hop_by_hop && where.l4 != l3 + ipv6_header_bytes) return true;
+    // The checksum may include an address of a routing header.
+    if (where.protocol == routing && (octet(frame, where.l4 + 1) != 0 || octet(frame, where.l4 + 3) != 0)) return true;
     where.fragment = where.protocol == fragment;
     const std::size_t bytes = where.fragment ? 8 : 8 + octet(frame, where.l4 + 1) * std::size_t{8};
     where.protocol = octet(frame, where.l4);
