@@ -156,12 +156,13 @@ void Connection::abort() { ConnectionState::of(*this).request_abort(); }
 
 Endpoint Connection::local() const noexcept {
   const SegmentAddresses sent = ConnectionState::of(*this).sent_addresses();
-  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(sent.addresses))}, .port = lwip_ntohs(static_cast<std::uint16_t>(sent.ports))};
+  return {.address = Ipv4Address{lwip_ntohl(static_cast<std::uint32_t>(sent.addresses))},
+          .port = lwip_ntohs(static_cast<std::uint16_t>(sent.ports))};
 }
 
 Endpoint Connection::remote() const noexcept {
   const SegmentAddresses received = ConnectionState::of(*this).sent_addresses().reversed();
-  return {.address = {lwip_ntohl(static_cast<std::uint32_t>(received.addresses))},
+  return {.address = Ipv4Address{lwip_ntohl(static_cast<std::uint32_t>(received.addresses))},
           .port = lwip_ntohs(static_cast<std::uint16_t>(received.ports))};
 }
 

@@ -72,8 +72,8 @@ struct DatagramCallbacks {
       pbuf_free(data);
       return;
     }
-    Datagram datagram{.from = {.address = {lwip_ntohl(from->addr)}, .port = port},
-                      .to = {.address = {lwip_ntohl(ip_current_dest_addr()->addr)}, .port = pcb->local_port},
+    Datagram datagram{.from = {.address = Ipv4Address{lwip_ntohl(from->addr)}, .port = port},
+                      .to = {.address = Ipv4Address{lwip_ntohl(ip_current_dest_addr()->addr)}, .port = pcb->local_port},
                       .data = take(stack, data)};
     try {
       receiver.receiver(std::move(datagram));
@@ -113,14 +113,14 @@ Result<void> Stack::send_datagram(std::uint16_t from_port, Endpoint to, std::spa
   const DatagramPort* port = datagram_ports_;
   while (port != nullptr && port->pcb->local_port != from_port) port = port->next;
   if (port == nullptr) return failure(ErrorCode::invalid, "no receiver at this port", from_port);
-  if (to.port == 0 || to.address.value == 0) return failure(ErrorCode::invalid, "no such address", to.port);
+  if (to.port == 0 || to.address.is_unspecified() || !to.address.is_v4()) return failure(ErrorCode::invalid, "no such address", to.port);
   if (bytes.size() > datagram_bytes_max) return failure(ErrorCode::invalid, "longer than a datagram", bytes.size());
   wake_clock(false);
   pbuf* const data = pbuf_alloc(PBUF_TRANSPORT, static_cast<std::uint16_t>(bytes.size()), PBUF_RAM);
   if (data == nullptr) return failure(ErrorCode::out_of_memory, "no memory for a datagram", bytes.size());
   require(data->len == bytes.size(), "a new datagram is one piece of memory", data->len);
   std::ranges::copy(bytes, static_cast<std::byte*>(data->payload));
-  const ip_addr_t address{.addr = lwip_htonl(to.address.value)};
+  const ip_addr_t address{.addr = lwip_htonl(to.address.v4().value)};
   const err_t error = udp_sendto(port->pcb, data, &address, to.port);
   pbuf_free(data);
   want_checks();

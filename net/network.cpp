@@ -44,20 +44,20 @@ bool port_listened(std::uint16_t port) noexcept {
 /// Returns a local port that no connection to `remote` uses and whose answers the card delivers to this core; 0 if there is none. As in RFC
 /// 6056, 3.3.3, the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So a
 /// port is reused only after all other ports were tried. The port's last connection may still be in TIME-WAIT at the peer.
-std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Endpoint remote) noexcept {
+std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Ipv4Address remote, std::uint16_t remote_port) noexcept {
   static const SipKey key{.low = machine::random_bits(), .high = machine::random_bits()};
   static constinit thread_local std::uint32_t ports_tried = 0;
   const ip_addr_t local_ip{.addr = lwip_htonl(local.value)};
-  const ip_addr_t remote_ip{.addr = lwip_htonl(remote.address.value)};
+  const ip_addr_t remote_ip{.addr = lwip_htonl(remote.value)};
   std::array<std::uint8_t, 10> input;
   std::memcpy(input.data(), &local.value, 4);
-  std::memcpy(input.data() + 4, &remote.address.value, 4);
-  std::memcpy(input.data() + 8, &remote.port, 2);
+  std::memcpy(input.data() + 4, &remote.value, 4);
+  std::memcpy(input.data() + 8, &remote_port, 2);
   const auto start = static_cast<std::uint32_t>(siphash(key, input) + ports_tried);
   for (std::uint32_t i = 0; i < local_ports; ++i) {
     const auto port = static_cast<std::uint16_t>(first_local_port + (start + i) % local_ports);
-    if (device.receiving_core(remote.address.value, local.value, remote.port, port) != this_core()) continue;
-    if (port_listened(port) || tcp_pcb_find(&local_ip, port, &remote_ip, remote.port) != nullptr) continue;
+    if (device.receiving_core(remote.value, local.value, remote_port, port) != this_core()) continue;
+    if (port_listened(port) || tcp_pcb_find(&local_ip, port, &remote_ip, remote_port) != nullptr) continue;
     ports_tried += i + 1;
     return port;
   }
@@ -179,10 +179,11 @@ task<Result<void>> NetworkOfStacks::listen(std::uint16_t port, std::function<std
 
 task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) {
   if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
-  if (remote.port == 0 || remote.address.value == 0) co_return failure(ErrorCode::invalid, "no such address", remote.port);
+  if (remote.port == 0 || remote.address.is_unspecified()) co_return failure(ErrorCode::invalid, "no such address", remote.port);
+  if (!remote.address.is_v4()) co_return failure(ErrorCode::unsupported, "connections are made over IPv4 only", remote.port);
   require(acceptor != nullptr, "an outgoing connection has an acceptor", remote.port);
   Stack& stack = *group_.stack(this_core());
-  const std::uint16_t port = choose_port(group_.device, stack.addresses().address, remote);
+  const std::uint16_t port = choose_port(group_.device, stack.addresses().address, remote.address.v4(), remote.port);
   if (port == 0) co_return failure(ErrorCode::full, "no local port is free", remote.port);
   stack.wake_clock(true);
   tcp_pcb* const pcb = tcp_new_ip_type(IPADDR_TYPE_V4);
@@ -194,7 +195,7 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
   }
   ConnectAttempt attempt{.acceptor = std::move(acceptor), .done = {}, .limit = {}};
   pcb->local_port = port;
-  const ip_addr_t address{.addr = lwip_htonl(remote.address.value)};
+  const ip_addr_t address{.addr = lwip_htonl(remote.address.v4().value)};
   const err_t error = tcp_connect(pcb, &address, remote.port, nullptr);
   stack.want_checks();
   if (error != ERR_OK) {

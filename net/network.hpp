@@ -9,33 +9,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 
 #include "kernel/arguments.hpp"
 #include "kernel/net_device.hpp"
 #include "kernel/task.hpp"
+#include "net/address.hpp"
 #include "net/buffer.hpp"
 
 namespace neap::net {
-
-/// An IPv4 address in host byte order.
-struct Ipv4Address {
-  std::uint32_t value = 0;
-  /// Parses "A.B.C.D"; no other characters are accepted.
-  [[nodiscard]] static std::optional<Ipv4Address> parse(std::string_view text);
-  [[nodiscard]] std::string to_string() const;
-  friend bool operator==(Ipv4Address, Ipv4Address) = default;
-};
-
-struct Endpoint {
-  Ipv4Address address;
-  std::uint16_t port = 0;
-  /// Parses "A.B.C.D:PORT"; neither part may be zero.
-  [[nodiscard]] static std::optional<Endpoint> parse(std::string_view text);
-};
 
 /// How the machine gets its address: static, or by DHCP (RFC 2131).
 struct AddressSetting {
