@@ -177,6 +177,7 @@ def _parser() -> Parser:
     drill.add_argument("names", nargs="*", metavar="SCRIPT|FOLDER", help="default: all scripts of tests/packetdrill")
     drill.add_argument("--library", metavar="FILE", help="another libneap_network.so than that of this checkout")
     drill.add_argument("--all-failures", action="store_true", help="known deviations fail, too")
+    drill.add_argument("--judge", metavar="PROGRAM", help="compare the verdicts with those of Google's packetdrill")
 
     soak = command("soak", _call, "Run tests repeatedly; fuzzers get a share of the time.")
     soak.add_argument("names", nargs="*", metavar="LAYER")

@@ -2,8 +2,8 @@
 // The interface by which Google's packetdrill tests a shared object: `packetdrill --so_filename=libneap_network.so SCRIPT`.
 //
 // packetdrill finds one function, `packetdrill_interface_init`, which fills in a table of functions in the order that packetdrill's
-// packetdrill.h defines. `--so_flags` are the words of neap_machine_make. The table has no version, so its order is checked by use:
-// `./neap packetdrill --judge PROGRAM` runs our scripts under packetdrill.
+// packetdrill.h defines. `--so_flags` are the words of neap_machine_make. The table has no version, so a packetdrill whose table has another
+// order calls wrong functions: `./neap packetdrill --judge PROGRAM` runs our scripts under a packetdrill, and shows that.
 //
 // packetdrill waits by polling the clock, so `gettimeofday` advances it by a microsecond. Sockets never block, except `connect`, which
 // advances the clock until the connection is established or has failed, and `accept` and `read`, which wait for at most a second.
@@ -73,7 +73,7 @@ constexpr std::uint64_t us_ns = 1'000, ms_ns = 1'000'000, s_ns = 1'000'000'000;
 struct OwnSocket {
   std::uint16_t port = 0;
   int handle = -1;
-  bool nonblocking = false, resets = false;
+  bool listens = false, nonblocking = false, resets = false;
 };
 std::map<int, OwnSocket> sockets;
 
@@ -131,6 +131,7 @@ int listen_at(void*, int number, int) {
   OwnSocket* const socket = find(number);
   if (socket == nullptr) return fail(EBADF);
   socket->handle = result_of(neap_listen(socket->port));
+  socket->listens = true;
   return socket->handle < 0 ? -1 : 0;
 }
 
@@ -218,7 +219,7 @@ int device_control(void*, int, unsigned long, ...) { return fail(EOPNOTSUPP); }
 int close_socket(void*, int number) {
   const OwnSocket* const socket = find(number);
   if (socket == nullptr) return fail(EBADF);
-  if (socket->handle >= 0) static_cast<void>(socket->resets ? neap_abort(socket->handle) : neap_close(socket->handle));
+  if (socket->handle >= 0 && !socket->listens) static_cast<void>(socket->resets ? neap_abort(socket->handle) : neap_close(socket->handle));
   sockets.erase(number);
   return 0;
 }

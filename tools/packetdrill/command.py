@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tools import build
 from tools.errors import EXIT_FAILURE, UsageError
+from tools.packetdrill.judge import compare
 
 SCRIPTS = build.REPOSITORY / "tests/packetdrill"
 DEVIATIONS = SCRIPTS / "deviations.txt"
@@ -44,7 +45,7 @@ def short(script: Path) -> str:
     return str(script.resolve().relative_to(SCRIPTS)) if script.resolve().is_relative_to(SCRIPTS) else str(script)
 
 
-def deviations(path: Path = DEVIATIONS) -> dict[str, str]:
+def deviations(path: Path) -> dict[str, str]:
     """Reads `SCRIPT: REASON` lines. Raises UsageError for a line that is none, or lacks its script."""
     known = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -120,15 +121,19 @@ def run_here(script: Path, library: Path) -> str | None:
     return None
 
 
-def packetdrill(names: Sequence[str], library: str | None = None, all_failures: bool = False) -> int:
-    """Runs scripts (default: all of tests/packetdrill). A known deviation counts as passed, unless `all_failures`."""
+def packetdrill(names: Sequence[str], library: str | None = None, all_failures: bool = False, judge: str | None = None) -> int:
+    """Runs scripts (default: all of tests/packetdrill). A known deviation counts as passed, unless `all_failures`. With `judge`, the path of
+    Google's packetdrill, only compares the two interpreters."""
     scripts = [Path(name) for name in names] or all_scripts()
     scripts = [path for script in scripts for path in (sorted(script.rglob("*.pkt")) if script.is_dir() else [script])]
     for script in scripts:
         if not script.is_file():
             raise UsageError(f"there is no script {script}")
     object_path = Path(library) if library else build_library()
-    known = {} if all_failures else deviations()
+    if judge:
+        own = [(result.script, result.failure) for result in run_scripts(scripts, object_path)]
+        return EXIT_FAILURE if compare(Path(judge), object_path, own) else 0
+    known = {} if all_failures else deviations(DEVIATIONS)
     start = time.monotonic()
     failed = deviating = 0
     for result in run_scripts(scripts, object_path):
