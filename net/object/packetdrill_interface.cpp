@@ -89,10 +89,10 @@ Number result_of(Number value) {
   return -1;
 }
 
+/// A socket's number is that of an open file, because packetdrill closes the sockets that a script leaves open by the system's own `close`.
 int add_socket(OwnSocket socket) {
-  int number = 3;
-  while (sockets.contains(number)) ++number;
-  sockets[number] = socket;
+  const int number = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (number >= 0) sockets[number] = socket;
   return number;
 }
 
@@ -221,7 +221,7 @@ int close_socket(void*, int number) {
   if (socket == nullptr) return fail(EBADF);
   if (socket->handle >= 0 && !socket->listens) static_cast<void>(socket->resets ? neap_abort(socket->handle) : neap_close(socket->handle));
   sockets.erase(number);
-  return 0;
+  return close(number);
 }
 
 int shut_down(void*, int number, int how) {
@@ -274,8 +274,8 @@ int poll_sockets(void*, pollfd* entries, nfds_t count, int) {
 int put_packet(void*, const void* packet, std::size_t bytes) { return neap_put_packet(packet, bytes); }
 
 int take_packet(void*, void* packet, std::size_t* bytes, long long* time_us) {
-  // packetdrill waits for a packet without a limit. After an hour without one it gets a packet that it cannot read, and stops.
-  constexpr std::uint64_t patience_ns = 3600 * s_ns;
+  // packetdrill waits for a packet without a limit. After three hours without one it gets a packet that it cannot read, and stops.
+  constexpr std::uint64_t patience_ns = 3 * 3600 * s_ns;
   if (neap_advance_to_packet_ns(neap_now_ns() + patience_ns) == 0) {
     std::memset(packet, 0x45, 1);
     *bytes = 1;

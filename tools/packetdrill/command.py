@@ -17,6 +17,9 @@ from pathlib import Path
 from tools import build
 from tools.errors import EXIT_FAILURE, UsageError
 from tools.packetdrill.judge import compare
+from tools.packetdrill.machine import Machine
+from tools.packetdrill.runner import Failed, Runner
+from tools.packetdrill.script import ScriptError, read
 
 SCRIPTS = build.REPOSITORY / "tests/packetdrill"
 DEVIATIONS = SCRIPTS / "deviations.txt"
@@ -60,6 +63,7 @@ def deviations(path: Path) -> dict[str, str]:
 
 def run_scripts(scripts: Sequence[Path], library: Path, jobs: int | None = None) -> list[Result]:
     """Runs scripts, `jobs` at a time. Returns the results in the order of the scripts."""
+    machine = Machine(library)  # loaded once, before the children are made
     results: dict[int, Result] = {}
     running: dict[int, tuple[int, int, Path]] = {}  # process: index, output, file of stderr
     waiting = list(enumerate(scripts))
@@ -73,7 +77,7 @@ def run_scripts(scripts: Sequence[Path], library: Path, jobs: int | None = None)
                 child = os.fork()
                 if child == 0:
                     os.close(reader)
-                    _child(script, library, writer, stderr)
+                    _child(script, machine, writer, stderr)
                 os.close(writer)
                 running[child] = (index, reader, stderr)
             child, status = os.wait()
@@ -89,14 +93,14 @@ def run_scripts(scripts: Sequence[Path], library: Path, jobs: int | None = None)
     return [results[index] for index in range(len(scripts))]
 
 
-def _child(script: Path, library: Path, output: int, stderr: Path) -> None:
+def _child(script: Path, machine: Machine, output: int, stderr: Path) -> None:
     """Runs one script. Writes the failure to `output`; does not return."""
     status = 1
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(SCRIPT_SECONDS)
         os.dup2(os.open(stderr, os.O_CREAT | os.O_WRONLY), 2)
-        failure = run_here(script, library)
+        failure = run_here(script, machine)
         os.write(output, (failure or "").encode()[:60000])
         status = 0
     except Exception:
@@ -106,14 +110,10 @@ def _child(script: Path, library: Path, output: int, stderr: Path) -> None:
         os._exit(status)
 
 
-def run_here(script: Path, library: Path) -> str | None:
-    """Runs one script in this process, which MUST have no machine. Returns the failure, or None. The machine stays."""
-    from tools.packetdrill.machine import Machine
-    from tools.packetdrill.runner import Failed, Runner
-    from tools.packetdrill.script import ScriptError, read
-
+def run_here(script: Path, machine: Machine) -> str | None:
+    """Runs one script in this process, whose object MUST have no machine. Returns the failure, or None. The machine stays."""
     try:
-        Runner(read(script), Machine(library)).run()
+        Runner(read(script), machine).run()
     except (Failed, ScriptError) as failure:
         return str(failure)
     except OSError as error:

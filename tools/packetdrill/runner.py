@@ -3,12 +3,13 @@
 
 import dataclasses
 import ipaddress
+import textwrap
 
 from tools.packetdrill import wire
 from tools.packetdrill.calls import Calls
 from tools.packetdrill.flows import Flow
 from tools.packetdrill.machine import Machine, MachineError
-from tools.packetdrill.notation import FLAGS, Icmp, IpInfo, Packet, Tcp, Udp
+from tools.packetdrill.notation import FLAGS, Icmp, IpInfo, Packet, Tcp, Udp, parse_packet
 from tools.packetdrill.script import Event, Script
 
 LOCAL, REMOTE = "192.168.0.1", "192.0.2.1"
@@ -81,14 +82,25 @@ class Runner:
         self.machine.advance_to_ns(self.base_ns + time_us * 1000)
 
     def _check(self, event: Event, code: str) -> None:
-        names = {**self.calls.state_of_last(), "counter": self.machine.counter, "state": self.calls.state}
+        names = {**self.calls.state_of_last(), "counter": self.machine.counter, "state": self.calls.state, "put": self._put, "drain": self._drain}
         try:
-            exec(compile("\n".join(line.strip() for line in code.strip().splitlines()), str(self.script.path), "exec"), names)
+            exec(compile(textwrap.dedent(code.strip("\n")).strip(), str(self.script.path), "exec"), names)
         except AssertionError:
             shown = ", ".join(f"{name}={value}" for name, value in self.calls.state_of_last().items())
             self.fail(event, f"the assertion holds: {code.strip()}", shown or "there is no connection")
         except Exception as error:
             self.fail(event, f"the code runs: {code.strip()}", repr(error))
+
+    def _put(self, text: str) -> None:
+        """For code: a packet of the peer, now."""
+        self.machine.put_packet(self._encoded(parse_packet(text)))
+
+    def _drain(self) -> int:
+        """For code: drops the packets that the machine has sent, and returns their number."""
+        dropped = 0
+        while self.machine.take_packet():
+            dropped += 1
+        return dropped
 
     # --- Inbound packets -----------------------------------------------------------------------------------------------------------------
     def flow(self, ports: tuple[int, int]) -> Flow:
