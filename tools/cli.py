@@ -173,6 +173,12 @@ def _parser() -> Parser:
     test = command("test", _call, "Run tests, by layer.")
     test.add_argument("names", nargs="*", metavar="LAYER|PATH")
 
+    drill = command("packetdrill", _call, "Run packetdrill's scripts against the network in virtual time.")
+    drill.add_argument("names", nargs="*", metavar="SCRIPT|FOLDER", help="default: all scripts of tests/packetdrill")
+    drill.add_argument("--library", metavar="FILE", help="another libneap_network.so than that of this checkout")
+    drill.add_argument("--all-failures", action="store_true", help="known deviations fail, too")
+    drill.add_argument("--judge", metavar="PROGRAM", help="compare the verdicts with those of Google's packetdrill")
+
     soak = command("soak", _call, "Run tests repeatedly; fuzzers get a share of the time.")
     soak.add_argument("names", nargs="*", metavar="LAYER")
     soak.add_argument("--minutes", type=float, default=60, metavar="N")
@@ -340,6 +346,7 @@ CALLS = {
     "new": "new.new",
     "vfio": "vfio.command",
     "test": "testing.test",
+    "packetdrill": "packetdrill.command.packetdrill",
     "soak": "testing.soak",
     "ctl": "ctl.ctl",
     "machine": "machine_list.commands.machine",

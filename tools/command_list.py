@@ -22,6 +22,8 @@ commands:
   build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card; neap-trace: the
                                          log of a stock Linux, as one program
   test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
+  packetdrill [SCRIPT|FOLDER ...] [--all-failures] [--judge PROGRAM]
+                                         run scripts of packets and system calls against the network, in virtual time
   soak [LAYER ...|card|driver|fuzz|histories|kernel|suite] [--minutes N]
                                          repeat tests; card: its fuzzers alone; driver: random settings and faults;
                                          kernel: its stress images; fuzz: all other fuzzers; histories: what concurrent

@@ -37,6 +37,7 @@ from tools import (
 )
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.model import campaign
+from tools.packetdrill import command as packetdrill
 from tools.process import run_logged, tail
 
 RESULTS = build.BUILD / "test-results"
@@ -44,7 +45,7 @@ SHOWN_FAILURES = 30
 CTEST_SECONDS_PER_TEST = 300
 # The folders with the tests in Python, for each layer that runs pytest. The host layer's tests start programs of the host build.
 PYTHON_TESTS = {
-    "host": ["apps"],
+    "host": ["apps", "tests/packetdrill"],
     "tools": ["tools", "drivers/ixgbe", "kernel"],
     "target": ["tests/target", "tests/model"],
     "system": ["tests/system"],
@@ -218,6 +219,7 @@ def _host() -> Outcome:
         argv = ["ctest", "--test-dir", str(directory), "--no-tests=error", "--output-on-failure", "--output-junit", str(result)]
         argv += ["--parallel", str(os.cpu_count() or 1), "--timeout", str(CTEST_SECONDS_PER_TEST)]
         outcome.add(_run_and_read(argv, f"test-{preset}", result, timeout_seconds=1800))
+    packetdrill.build_library()
     outcome.add(_pytest("host-programs", PYTHON_TESTS["host"], 900))
     return outcome
 
