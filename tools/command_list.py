@@ -46,7 +46,8 @@ commands:
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
                                          wakeup idle-policies counts linux-log report-page fit tune view
                                          sweep-kills sweep-ssh
-  bench network [--rows PATTERN] [--megabytes N] [--seeds N] [--congestion cubic|reno] [--json]
+  bench network [--rows PATTERN] [--megabytes N] [--seeds N] [--congestion cubic|reno]
+                [--word KEY=VALUE] [--json]
                                          transfers over bad links, Neap against Linux beside Linux to Linux
   compare [FILE] [--out DIR] [--only PATTERN] [--rounds N] [--cores N]
                                          Neap beside Linux on the model machine: instructions by layer, latency, energy

@@ -93,7 +93,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 # Options that one benchmark alone has, by their names in `Selection`.
 OPTIONS_OF = {"with_linux": ("--linux", "request"), "megabytes": ("--megabytes", "network"), "seeds": ("--seeds", "network")}
-OPTIONS_OF["congestion"] = ("--congestion", "network")
+OPTIONS_OF |= {"congestion": ("--congestion", "network"), "words": ("--word", "network")}
 
 
 def bench(names: Sequence[str], as_json: bool, rows: Sequence[str] = (), **options: object) -> int:

@@ -101,7 +101,7 @@ def rows(selection: Selection) -> list[Row]:
         raise UsageError(f"--seeds takes a number from 1 to 1000, not {seeds}")
     if selection.megabytes is not None and not 0.001 <= selection.megabytes <= MEGABYTES_MAX:
         raise UsageError(f"--megabytes takes a number from 0.001 to {MEGABYTES_MAX}, not {selection.megabytes:g}")
-    setting = Setting(congestion=selection.congestion)
+    setting = Setting(congestion=selection.congestion, neap_words=words(selection.words))
     setting.check()
     links = chosen(selection)
     modelled.prepare()
@@ -112,6 +112,12 @@ def rows(selection: Selection) -> list[Row]:
     found = modelled.run_each(runs, lambda one: measure(one, setting, image, seeds, selection.megabytes))
     outcomes = {(one.arm, name): outcome for one, all_of_run in zip(runs, found, strict=True) for name, outcome in all_of_run.items()}
     return rows_of(links, outcomes, setting.congestion, seeds)
+
+
+def words(given: Sequence[str]) -> list[str]:
+    """The words of the image: those of `./neap compare`, with `given` in their place."""
+    names = {word.partition("=")[0] for word in given}
+    return [*(word for word in transfer.NEAP_WORDS if word.partition("=")[0] not in names), *given]
 
 
 def measure(one: Run, setting: Setting, image: System, seeds: int, megabytes: float | None) -> Mapping[str, Outcome]:

@@ -10,6 +10,7 @@ from tools.bench import network
 from tools.bench.network import LINKS, Run
 from tools.bench.rows import Row, Selection
 from tools.errors import Failure, UsageError
+from tools.model import transfer
 from tools.model.experiment import System
 from tools.model.transfer import Outcome, Setting
 
@@ -68,6 +69,11 @@ def test_patterns_choose_links_and_both_directions_are_run() -> None:
     assert {step.byte_count for step in steps} == {500_000}
     assert steps == Run("linux", ("loss_1",)).steps(2, 0.5), "both arms have the same steps and seeds"
     assert Run("neap", ("delay_50",)).steps(1, None)[0].byte_count == LINKS["delay_50"].megabytes * 1e6
+
+
+def test_a_word_takes_the_place_of_the_usual_one() -> None:
+    assert network.words([]) == list(transfer.NEAP_WORDS)
+    assert network.words(["itr=2us", "tso=copy"]) == ["pstate=38", "idle=menu", "itr=2us", "tso=copy"]
 
 
 def test_links_with_equal_settings_share_a_boot() -> None:
