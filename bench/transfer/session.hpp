@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "bench/transfer/protocol.hpp"
 #include "net/network.hpp"

@@ -140,7 +140,7 @@ static void answer(int stream) {
     const struct Received received = {request.bytes, sum, now_ns() - begin_ns};
     send_all(stream, &received, sizeof received);
   } else if (request.kind == kind_status) {
-    const struct Status idle = {.open = 1};  // Linux has its own tests
+    const struct Status idle = {.open = 1};  // Linux's memory is not examined
     send_all(stream, &idle, sizeof idle);
   }
   char rest;

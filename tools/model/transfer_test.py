@@ -51,6 +51,11 @@ def test_the_clients_lines_become_outcomes() -> None:
     assert found["idle"] == Outcome(seconds=0.000419273, held_bytes_max=4096, retransmissions=17)
 
 
+def test_a_guest_may_have_a_gateway() -> None:
+    assert NEAP.words(["itr=16us"]) == ["ip=10.0.0.2/24", "itr=16us"]
+    assert System(Path("neap.elf"), gateway="10.0.0.16").words([]) == ["ip=10.0.0.2/24,10.0.0.16"]
+
+
 def test_each_end_gets_its_words() -> None:
     setting = Setting(congestion="reno", mtu=576, neap_words=["itr=16us"])
     assert setting.words(pair.RECEIVER, NEAP) == ["ip=10.0.0.1/24", "itr=16us"]
