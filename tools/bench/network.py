@@ -33,8 +33,7 @@ MEGABYTES_MAX = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A row. megabytes: of a transfer. A smaller number changes the goodput by more than 2 % (docs/bad-links.md). mtu: of Linux.
-    neap_words: further words of the image."""
+    """A row. megabytes: of a transfer; docs/bad-links.md says how each was found. mtu: of Linux. neap_words: further words of the image."""
 
     about: str
     network: Network
@@ -46,14 +45,14 @@ class Link:
 LINKS = {
     "clean": Link("no impairment", Network(), megabytes=5),
     "loss_0.1": Link("loss 0.1 %", Network(loss=0.001)),
-    "loss_1": Link("loss 1 %", Network(loss=0.01)),
-    "loss_5": Link("loss 5 %", Network(loss=0.05)),
+    "loss_1": Link("loss 1 %", Network(loss=0.01), megabytes=30),
+    "loss_5": Link("loss 5 %", Network(loss=0.05), megabytes=50),
     "reorder_5": Link("reordering 5 %, by up to 2 ms", Network(reorder=0.05)),
     "duplicate_2": Link("duplication 2 %", Network(duplicate=0.02), megabytes=5),
     "delay_10": Link("delay 10 ms", Network(delay_ms=10), megabytes=50),
     "delay_50": Link("delay 50 ms", Network(delay_ms=50), megabytes=100),
     "delay_50_gbit": Link("delay 50 ms, 1 Gbit/s", Network(delay_ms=50, rate_mbps=1000), megabytes=100),
-    "delay_50_loss_1": Link("delay 50 ms, loss 1 %", Network(delay_ms=50, loss=0.01)),
+    "delay_50_loss_1": Link("delay 50 ms, loss 1 %", Network(delay_ms=50, loss=0.01), megabytes=20),
     "mtu_576": Link("MTU 576", Network(), megabytes=5, mtu=576),
     "mtu_9000": Link("MTU 9000 at Linux", Network(), megabytes=5, mtu=9000),
 }
