@@ -2,8 +2,8 @@
 //! A frame by which a machine sets the network between two machines.
 //!
 //! Linux boots longer than most transfers last, so one boot has to serve many networks. A program on a machine knows when a transfer has
-//! ended, and the world does not. So the program sends a frame to the switch itself, at a moment of virtual time: the run repeats. The frame
-//! has the EtherType for local experiments (IEEE 802, 9.2.3, Table 9-2), and a text up to its first zero byte: the seed of the
+//! ended, and the world does not. So the program sends a frame to the switch itself, at a moment of virtual time: the run repeats. The
+//! frame has the EtherType for local experiments (IEEE 802, 9.2.3, Table 9-2), and a text up to its first zero byte: the seed of the
 //! network's random numbers, a space, and a list as of `--network`. It reaches no machine.
 
 use crate::switch::NetworkOptions;

@@ -5,8 +5,8 @@
 //! sent again (store and forward). So the one-way time of a frame is two delays, two transmission times, and the waiting.
 //!
 //! A cable is free again when the last bit of a frame has left. The bytes that wait for it are known by that time alone, so there are no
-//! queues of frames here. The bytes that wait for one cable are bounded, and their frames if `queue_frames` is given. A frame beyond a bound
-//! is dropped and counted. The switch also impairs frames by chance (impairments.rs).
+//! queues of frames here. The bytes that wait for one cable are bounded, and their frames if `queue_frames` is given. A frame beyond a
+//! bound is dropped and counted. The switch also impairs frames by chance (impairments.rs).
 
 use crate::impairments::{ImpairmentCounts, Impairments};
 use load::distributions::Rng;
