@@ -122,8 +122,8 @@ def run_here(script: Path, machine: Machine) -> str | None:
 
 
 def packetdrill(names: Sequence[str], library: str | None = None, all_failures: bool = False, judge: str | None = None) -> int:
-    """Runs scripts (default: all of tests/packetdrill). A known deviation counts as passed, unless `all_failures`. With `judge`, the path of
-    Google's packetdrill, only compares the two interpreters."""
+    """Runs scripts (default: all of tests/packetdrill). A known deviation counts as passed, unless `all_failures`. With `judge`, the path
+    of Google's packetdrill, only compares the two interpreters."""
     scripts = [Path(name) for name in names] or all_scripts()
     scripts = [path for script in scripts for path in (sorted(script.rglob("*.pkt")) if script.is_dir() else [script])]
     for script in scripts:
@@ -145,7 +145,7 @@ def packetdrill(names: Sequence[str], library: str | None = None, all_failures: 
             print(result.failure, flush=True)
         elif name in known:
             failed += 1
-            print(f"{result.script}: passes, but {DEVIATIONS.name} has it: {known[name]}", flush=True)
+            print(f"{result.script}: passes, but deviations.txt has it: {known[name]}", flush=True)
     passed = len(scripts) - failed - deviating
     print(f"{passed} passed, {failed} failed, {deviating} known deviations, in {time.monotonic() - start:.1f} s")
     return EXIT_FAILURE if failed else 0

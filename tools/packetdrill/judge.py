@@ -10,8 +10,11 @@ from tools.errors import Failure
 from tools.packetdrill import runner
 
 JUDGE_SECONDS = 60
-# What only our interpreter reads, and code, which packetdrill runs with Linux's TCP_INFO.
-OWN_WORDS = re.compile(r"%\{|TS val|\burg \d|,\.\.\.>|<[^>]*raw |\[[^\]]*\b(?:df|nodf|mf|badsum|from|to)\b|\d+>\d+ |\bsendto\(|SOCK_DGRAM|udp|icmp echo")
+# Words of our interpreter's additions, and code, which packetdrill runs with Linux's TCP_INFO.
+OWN_WORDS = re.compile(
+    r"%\{|TS val|\burg \d|,\.\.\.>|<[^>]*raw |\[[^\]]*\b(?:df|nodf|mf|badsum|from|to)\b|\d+>\d+ |"
+    r"\bsendto\(|SOCK_DGRAM|udp|icmp echo"
+)
 
 
 PEERS_SYN = re.compile(r"< S\w* (\d+):")
