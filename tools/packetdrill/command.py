@@ -126,6 +126,7 @@ def packetdrill(names: Sequence[str], library: str | None = None, all_failures: 
     of Google's packetdrill, only compares the two interpreters."""
     scripts = [Path(name) for name in names] or all_scripts()
     scripts = [path for script in scripts for path in (sorted(script.rglob("*.pkt")) if script.is_dir() else [script])]
+    scripts = [Path(os.path.relpath(script)) for script in scripts]
     for script in scripts:
         if not script.is_file():
             raise UsageError(f"there is no script {script}")
