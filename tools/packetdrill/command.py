@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import build
+from tools import build, packages
 from tools.errors import EXIT_FAILURE, UsageError
 from tools.packetdrill.judge import compare
 from tools.packetdrill.machine import Machine
@@ -35,6 +35,7 @@ class Result:
 
 
 def build_library() -> Path:
+    packages.require("host-tests", "sources")
     build.build("host-shared", ["neap_network"])
     return LIBRARY
 
