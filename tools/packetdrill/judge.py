@@ -31,7 +31,8 @@ def can_judge(script: Path) -> bool:
 def verdict(program: Path, library: Path, script: Path) -> str | None:
     """Returns the failure that packetdrill reports, or None."""
     argv = [str(program), f"--so_filename={library}", f"--local_ip={runner.LOCAL}", f"--remote_ip={runner.REMOTE}", "--ip_version=ipv4"]
-    argv += ["--gateway_ip=192.168.0.2", "--netmask_ip=255.255.0.0", f"--tolerance_usecs={runner.TOLERANCE_US}", str(script)]
+    argv += ["--gateway_ip=192.168.0.2", "--netmask_ip=255.255.0.0", f"--tolerance_usecs={runner.TOLERANCE_US}"]
+    argv += ["--tolerance_percent=0", str(script)]
     if "--so_flags" not in script.read_text():
         argv.insert(2, "--so_flags=seed=1")
     try:
