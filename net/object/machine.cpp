@@ -61,8 +61,6 @@ std::expected<MachineSettings, std::string> MachineSettings::parse(std::string_v
       const auto address = read_address(value);
       good = address.has_value();
       if (good) settings.address = *address;
-    } else if (name == "mtu") {
-      good = read(value, 68U, 9000U, settings.mtu_bytes);  // RFC 791, 3.2: the smallest MTU of a link
     } else if (name == "seed") {
       good = read(value, std::uint64_t{0}, ~std::uint64_t{0}, settings.seed);
     } else if (name == "arp") {
@@ -122,7 +120,7 @@ std::expected<void, std::string> Machine::start() {
 bool Machine::keep(const Bytes& frame) {
   if (settings_.answers_arp && testing::is_arp(frame, 1)) {
     const Ipv4Address asked{quad(frame, 38)};
-    // The machine asks for its own address to detect a conflict (RFC 5227). Nobody answers that.
+    // The machine asks for its own address to detect a conflict (RFC 5227). No answer is sent.
     if (asked != settings_.address.address) answers_.push_back(testing::arp_answer(asked, settings_.address.address, card_.mac()));
     if (!answers_.empty() && !answering_) {
       answering_ = true;
@@ -155,7 +153,11 @@ void Machine::put_packet(const Bytes& packet) {
   if (address == ~0U || (address & host_bits) == host_bits) {
     to = {0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF};
   } else if (address >> 28 == 0xE) {
-    to = {0x01, 0x00, 0x5E, static_cast<std::uint8_t>(address >> 16 & 0x7F), static_cast<std::uint8_t>(address >> 8),
+    to = {0x01,
+          0x00,
+          0x5E,
+          static_cast<std::uint8_t>(address >> 16 & 0x7F),
+          static_cast<std::uint8_t>(address >> 8),
           static_cast<std::uint8_t>(address)};
   }
   testing::append(frame, to);

@@ -24,7 +24,7 @@ struct SentFrame {
   std::uint64_t time_ns;
 };
 
-/// What a handle stands for.
+/// The object of a handle.
 class Socket {
  public:
   virtual ~Socket() = default;
@@ -32,7 +32,6 @@ class Socket {
 
 struct MachineSettings {
   AddressSetting address{.dhcp = false, .address = {0xC0A80001}, .netmask = {0xFFFF0000}, .gateway = {0xC0A80002}};
-  std::uint32_t mtu_bytes = 1500;
   std::uint64_t seed = 1;
   bool answers_arp = true;
   /// Settings of the machine itself, by their names of policy.hpp.

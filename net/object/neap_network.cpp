@@ -209,15 +209,21 @@ long neap_receive_datagram(int handle, neap_endpoint* from, void* data, std::siz
 std::int64_t neap_counter(const char* name) {
   using neap::net::Counters;
   using Field = std::pair<std::string_view, std::uint64_t Counters::*>;
-  static constexpr std::array fields{
-      Field{"dropped_malformed", &Counters::dropped_malformed},   Field{"dropped_checksum", &Counters::dropped_checksum},
-      Field{"retransmissions", &Counters::retransmissions},       Field{"connections_open", &Counters::connections_open},
-      Field{"connections_reset", &Counters::connections_reset},   Field{"segments_received", &Counters::segments_received},
-      Field{"segments_sent", &Counters::segments_sent},           Field{"segments_refused", &Counters::segments_refused},
-      Field{"challenge_acks", &Counters::challenge_acks},         Field{"half_open", &Counters::half_open},
-      Field{"cookies_sent", &Counters::cookies_sent},             Field{"cookies_accepted", &Counters::cookies_accepted},
-      Field{"cookies_rejected", &Counters::cookies_rejected},     Field{"held_bytes", &Counters::held_bytes},
-      Field{"out_of_order_dropped", &Counters::out_of_order_dropped}};
+  static constexpr std::array fields{Field{"dropped_malformed", &Counters::dropped_malformed},
+                                     Field{"dropped_checksum", &Counters::dropped_checksum},
+                                     Field{"retransmissions", &Counters::retransmissions},
+                                     Field{"connections_open", &Counters::connections_open},
+                                     Field{"connections_reset", &Counters::connections_reset},
+                                     Field{"segments_received", &Counters::segments_received},
+                                     Field{"segments_sent", &Counters::segments_sent},
+                                     Field{"segments_refused", &Counters::segments_refused},
+                                     Field{"challenge_acks", &Counters::challenge_acks},
+                                     Field{"half_open", &Counters::half_open},
+                                     Field{"cookies_sent", &Counters::cookies_sent},
+                                     Field{"cookies_accepted", &Counters::cookies_accepted},
+                                     Field{"cookies_rejected", &Counters::cookies_rejected},
+                                     Field{"held_bytes", &Counters::held_bytes},
+                                     Field{"out_of_order_dropped", &Counters::out_of_order_dropped}};
   const auto* const found = std::ranges::find(fields, std::string_view(name), &Field::first);
   return found == fields.end() ? -1 : static_cast<std::int64_t>(neap::net::counters(0).*found->second);
 }

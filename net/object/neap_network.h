@@ -26,10 +26,10 @@ extern "C" {
 unsigned neap_network_version(void);
 
 /* --- The machine and its time ------------------------------------------------------------------------------------------------------------
- * `settings`: words separated by spaces. `ip=A.B.C.D/LEN[,GATEWAY]` (default 192.168.0.1/16,192.168.0.2), `mtu=BYTES` (default 1500),
- * `seed=N` (initial sequence numbers, ports; default 1), and the machine's own settings by their names (docs/policy.md). The object answers
- * the machine's ARP requests, for every address; `arp=off` leaves that to the caller. All other calls MUST follow a successful one of this.
- * Returns 1, or 0 with the reason in `error`. */
+ * `settings`: words separated by spaces. `ip=A.B.C.D/LEN[,GATEWAY]` (default 192.168.0.1/16,192.168.0.2), `seed=N` (initial sequence
+ * numbers and ports; default 1), and the machine's own settings by their names (docs/policy.md). The object answers the machine's ARP
+ * requests, for every address; `arp=off` leaves that to the caller. All other calls MUST follow a successful one of this. Returns 1, or 0
+ * with the reason in `error`. */
 int neap_machine_make(const char* settings, char* error, size_t error_bytes);
 void neap_machine_destroy(void);
 /* Nanoseconds. A machine's time begins at a whole second: one for the process's first machine, later ones for the next machines. */
@@ -48,8 +48,9 @@ int neap_put_frame(const void* frame, size_t bytes);
 long neap_take_packet(void* packet, size_t capacity, uint64_t* time_ns);
 long neap_take_frame(void* frame, size_t capacity, uint64_t* time_ns);
 
-/* --- TCP, as the public interface of net/network.hpp offers it -----------------------------------------------------------------------------
- * Addresses and ports are in host byte order. A handle is a number from 3 on; the smallest free one is given, as by POSIX. */
+/* --- TCP ---------------------------------------------------------------------------------------------------------------------------------
+ * The calls use the public interface of net/network.hpp. Addresses and ports are in host byte order. A handle is a number from 3 on; the
+ * smallest free one is given, as by POSIX. */
 struct neap_endpoint {
   uint32_t address;
   uint16_t port;
@@ -75,18 +76,18 @@ int neap_local(int handle, struct neap_endpoint* local);
 
 /* State of a connection. Further fields will be added at the end; `bytes` is the size of the caller's structure. */
 struct neap_connection_state {
-  uint32_t established;            /* 1 from the end of the handshake until the end of the connection */
-  uint32_t peer_closed;            /* 1: the peer's FIN was received in order */
-  uint32_t ended;                  /* 1: the connection is gone: closed, reset or timed out */
-  int32_t error;                   /* 0, or the number of <errno.h> with which it ended */
-  uint64_t readable_bytes;         /* received, not read yet */
-  uint64_t unacknowledged_bytes;   /* queued or sent, and not acknowledged */
-  uint64_t send_space_bytes;       /* room for `neap_send` */
-  uint64_t held_bytes;             /* memory that the connection holds */
+  uint32_t established;          /* 1 from the end of the handshake until the end of the connection */
+  uint32_t peer_closed;          /* 1: the peer's FIN was received in order */
+  uint32_t ended;                /* 1: the connection is gone: closed, reset or timed out */
+  int32_t error;                 /* 0, or the number of <errno.h> with which it ended */
+  uint64_t readable_bytes;       /* received, not read yet */
+  uint64_t unacknowledged_bytes; /* queued or sent, and not acknowledged */
+  uint64_t send_space_bytes;     /* room for `neap_send` */
+  uint64_t held_bytes;           /* memory that the connection holds */
 };
 int neap_state(int handle, struct neap_connection_state* state, size_t bytes);
 
-/* --- UDP --------------------------------------------------------------------------------------------------------------------------------- */
+/* --- UDP --- */
 int neap_open_datagrams(uint16_t port);
 long neap_send_datagram(int handle, struct neap_endpoint to, const void* data, size_t bytes);
 /* Returns the length, or -EAGAIN. */

@@ -2,8 +2,8 @@
 // The interface by which Google's packetdrill tests a shared object: `packetdrill --so_filename=libneap_network.so SCRIPT`.
 //
 // packetdrill finds one function, `packetdrill_interface_init`, which fills in a table of functions in the order that packetdrill's
-// packetdrill.h defines. `--so_flags` are the words of neap_machine_make. The table has no version, so a packetdrill whose table has another
-// order calls wrong functions: `./neap packetdrill --judge PROGRAM` runs our scripts under a packetdrill, and shows that.
+// packetdrill.h defines. `--so_flags` are the words of neap_machine_make. The table has no version, so a packetdrill whose table has
+// another order calls wrong functions: `./neap packetdrill --judge PROGRAM` runs our scripts under a packetdrill, and shows that.
 //
 // packetdrill waits by polling the clock, so `gettimeofday` advances it by a microsecond. Sockets never block, except `connect`, which
 // advances the clock until the connection is established or has failed, and `accept` and `read`, which wait for at most a second.

@@ -47,15 +47,18 @@ int error_number(ErrorCode code) noexcept {
   return EIO;
 }
 
+// GCC 12 destroys a lambda's captures twice if the lambda is an argument within an expression of `co_await`. So each call and its wait are
+// two statements here.
 int listen(Machine& machine, std::uint16_t port) {
   const auto listener = std::make_shared<Listener>();
   int error = EIO;
   const bool ended = machine.core().run([&] -> task<void> {
-    const auto made = co_await machine.network().listen(port, [&machine, listener](Connection& connection) {
+    task<Result<void>> begun = machine.network().listen(port, [&machine, listener](Connection& connection) {
       auto stream = std::make_shared<Stream>();
       listener->waiting.push_back(stream);
       return attach(machine, connection, stream);
     });
+    const auto made = co_await std::move(begun);
     error = made.has_value() ? 0 : made.error().code == ErrorCode::invalid && port != 0 ? EADDRINUSE : error_number(made.error().code);
   });
   if (!ended || error != 0) return -error;
@@ -66,10 +69,11 @@ int connect(Machine& machine, Endpoint remote) {
   const auto stream = std::make_shared<Stream>();
   stream->remote = remote;
   static_cast<void>(machine.core().run([&machine, stream, remote] -> task<void> {
-    const auto result = co_await machine.network().connect(remote, [&machine, stream](Connection& connection) {
+    task<Result<void>> begun = machine.network().connect(remote, [&machine, stream](Connection& connection) {
       auto handler = attach(machine, connection, stream);
       return stream->abandoned ? nullptr : std::move(handler);
     });
+    const auto result = co_await std::move(begun);
     if (!result.has_value()) {
       stream->error = error_number(result.error().code);
       stream->ended = true;
@@ -116,11 +120,12 @@ int open_datagrams(Machine& machine, std::uint16_t port) {
   socket->port = port;
   int error = EIO;
   const bool ended = machine.core().run([&] -> task<void> {
-    const auto made = co_await machine.network().receive_datagrams(port, [socket](Datagram datagram) {
+    task<Result<void>> begun = machine.network().receive_datagrams(port, [socket](Datagram datagram) {
       Bytes bytes(datagram.data.bytes());
       datagram.data.peek(bytes);
       socket->waiting.push_back({.from = datagram.from, .data = std::move(bytes)});
     });
+    const auto made = co_await std::move(begun);
     error = made.has_value() ? 0 : made.error().code == ErrorCode::invalid && port != 0 ? EADDRINUSE : error_number(made.error().code);
   });
   if (!ended || error != 0) return -error;

@@ -46,8 +46,8 @@ std::array<std::unique_ptr<HostCore>, machine::cores_max> cores;
 std::mutex cores_change;  // held while cores are made, destroyed, or woken by a test that sets the clock
 std::atomic<unsigned> running_cores{1};
 constinit thread_local unsigned own_core = 0;
-std::function<void()> leave_core;             // not empty: core 0 has no thread, and calls this to sleep
-std::optional<std::uint64_t> random_state;    // no value: random bits come from the system
+std::function<void()> leave_core;                              // not empty: core 0 has no thread, and calls this to sleep
+std::optional<std::uint64_t> random_state;                     // no value: random bits come from the system
 constinit thread_local host::WatchedWork* own_work = nullptr;  // not null on the thread of a core
 
 constexpr std::uint64_t clock_runs = ~std::uint64_t{0};

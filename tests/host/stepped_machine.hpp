@@ -29,7 +29,7 @@ class SteppedMachine {
   SteppedMachine& operator=(SteppedMachine&&) = delete;
   ~SteppedMachine();
 
-  /// Runs `work` as an event of the core, and all events that follow from it, until the core sleeps.
+  /// Runs `work` as an event of the core, and all events that follow from it, until the core sleeps. `work` MUST NOT throw.
   void call(std::function<void()> work);
   /// Starts the task that `make` returns, and runs events until the core sleeps. Returns true if the task has ended.
   [[nodiscard]] bool run(std::function<task<void>()> make);

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import build
+from tools import build, packages
 from tools.errors import EXIT_FAILURE, UsageError
 from tools.packetdrill.judge import compare
 from tools.packetdrill.machine import Machine
@@ -35,6 +35,7 @@ class Result:
 
 
 def build_library() -> Path:
+    packages.require("host-tests", "sources")
     build.build("host-shared", ["neap_network"])
     return LIBRARY
 
@@ -122,10 +123,11 @@ def run_here(script: Path, machine: Machine) -> str | None:
 
 
 def packetdrill(names: Sequence[str], library: str | None = None, all_failures: bool = False, judge: str | None = None) -> int:
-    """Runs scripts (default: all of tests/packetdrill). A known deviation counts as passed, unless `all_failures`. With `judge`, the path of
-    Google's packetdrill, only compares the two interpreters."""
+    """Runs scripts (default: all of tests/packetdrill). A known deviation counts as passed, unless `all_failures`. With `judge`, the path
+    of Google's packetdrill, only compares the two interpreters."""
     scripts = [Path(name) for name in names] or all_scripts()
     scripts = [path for script in scripts for path in (sorted(script.rglob("*.pkt")) if script.is_dir() else [script])]
+    scripts = [Path(os.path.relpath(script)) for script in scripts]
     for script in scripts:
         if not script.is_file():
             raise UsageError(f"there is no script {script}")
@@ -145,7 +147,7 @@ def packetdrill(names: Sequence[str], library: str | None = None, all_failures: 
             print(result.failure, flush=True)
         elif name in known:
             failed += 1
-            print(f"{result.script}: passes, but {DEVIATIONS.name} has it: {known[name]}", flush=True)
+            print(f"{result.script}: passes, but deviations.txt has it: {known[name]}", flush=True)
     passed = len(scripts) - failed - deviating
     print(f"{passed} passed, {failed} failed, {deviating} known deviations, in {time.monotonic() - start:.1f} s")
     return EXIT_FAILURE if failed else 0

@@ -65,7 +65,8 @@ class Flow:
             self.stamps = {}
             # Behind `<...>`, a script names the timestamp of the machine's SYN 100.
             if expected.options is None:
-                self.stamps = {STAMP_OF_SYN: option.values[0] for option in seen.options or [] if option.kind == "TS"}
+                stamp = next((option.values[0] for option in seen.options or [] if option.kind == "TS"), None)
+                self.stamps = {} if stamp is None else {STAMP_OF_SYN: stamp}
 
     def from_wire(self, seen: Tcp, expected: Tcp | None) -> Tcp:
         """Returns a packet of the machine with the script's numbers."""

@@ -10,8 +10,11 @@ from tools.errors import Failure
 from tools.packetdrill import runner
 
 JUDGE_SECONDS = 60
-# What only our interpreter reads, and code, which packetdrill runs with Linux's TCP_INFO.
-OWN_WORDS = re.compile(r"%\{|TS val|\burg \d|,\.\.\.>|<[^>]*raw |\[[^\]]*\b(?:df|nodf|mf|badsum|from|to)\b|\d+>\d+ |\bsendto\(|SOCK_DGRAM|udp|icmp echo")
+# Words of our interpreter's additions, and code, which packetdrill runs with Linux's TCP_INFO.
+OWN_WORDS = re.compile(
+    r"%\{|TS val|\burg \d|,\.\.\.>|<[^>]*raw |\[[^\]]*\b(?:df|nodf|mf|badsum|from|to)\b|\d+>\d+ |"
+    r"\bsendto\(|SOCK_DGRAM|udp|icmp echo"
+)
 
 
 PEERS_SYN = re.compile(r"< S\w* (\d+):")
@@ -28,7 +31,8 @@ def can_judge(script: Path) -> bool:
 def verdict(program: Path, library: Path, script: Path) -> str | None:
     """Returns the failure that packetdrill reports, or None."""
     argv = [str(program), f"--so_filename={library}", f"--local_ip={runner.LOCAL}", f"--remote_ip={runner.REMOTE}", "--ip_version=ipv4"]
-    argv += ["--gateway_ip=192.168.0.2", "--netmask_ip=255.255.0.0", f"--tolerance_usecs={runner.TOLERANCE_US}", str(script)]
+    argv += ["--gateway_ip=192.168.0.2", "--netmask_ip=255.255.0.0", f"--tolerance_usecs={runner.TOLERANCE_US}"]
+    argv += ["--tolerance_percent=0", str(script)]
     if "--so_flags" not in script.read_text():
         argv.insert(2, "--so_flags=seed=1")
     try:

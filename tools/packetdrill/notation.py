@@ -13,7 +13,7 @@ FLAG_ORDER = "SFRPUEWA."
 ECN = {"noecn": 0, "ect1": 1, "ect0": 2, "ce": 3}
 ECN_NAMES = {value: name for name, value in ECN.items()}
 
-ICMP_TYPES = {"echo_reply": 0, "unreachable": 3, "source_quench": 4, "redirect": 5, "echo_request": 8, "time_exceeded": 11, "parameter_problem": 12}
+ICMP_TYPES = {"echo_reply": 0, "unreachable": 3, "source_quench": 4, "redirect": 5, "echo_request": 8, "time_exceeded": 11}
 ICMP_CODES = {
     "net_unreachable": 0,
     "host_unreachable": 1,
@@ -52,7 +52,7 @@ class Option:
 
 @dataclasses.dataclass
 class IpInfo:
-    """What a packet's IP header has beside the addresses; None: the usual value, and not compared."""
+    """Fields of the IP header. None: the usual value, and not compared."""
 
     ecn: int | None = None
     tos: int | None = None

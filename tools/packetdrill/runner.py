@@ -82,7 +82,8 @@ class Runner:
         self.machine.advance_to_ns(self.base_ns + time_us * 1000)
 
     def _check(self, event: Event, code: str) -> None:
-        names = {**self.calls.state_of_last(), "counter": self.machine.counter, "state": self.calls.state, "put": self._put, "drain": self._drain}
+        names = {"counter": self.machine.counter, "state": self.calls.state, "put": self._put, "drain": self._drain}
+        names |= self.calls.state_of_last()
         try:
             exec(compile(textwrap.dedent(code.strip("\n")).strip(), str(self.script.path), "exec"), names)
         except AssertionError:

@@ -8,9 +8,7 @@ from pathlib import Path
 from tools.packetdrill.notation import Packet, SyntaxFailure, parse_packet
 
 _NUMBER = r"\d*\.?\d+"
-_TIME = re.compile(
-    rf"(?:(?P<any>\*)|(?P<relative>\+)?(?P<low>{_NUMBER})(?:~\+?(?P<high>{_NUMBER})|\.\.\.\+?(?P<end>{_NUMBER}))?)\s+(?=\S)"
-)
+_TIME = re.compile(rf"(?:(?P<any>\*)|(?P<relative>\+)?(?P<low>{_NUMBER})(?:~\+?(?P<high>{_NUMBER})|\.\.\.\+?(?P<end>{_NUMBER}))?)\s+(?=\S)")
 _CALL = re.compile(r"(\w+)\((.*)\)\s*=\s*(-?\w+)(?:\s+(E[A-Z0-9]+))?\s*(?:\(.*\))?$", re.DOTALL)
 
 

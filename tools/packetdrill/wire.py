@@ -116,7 +116,8 @@ def decode(data: bytes) -> Packet | str:
     tos, total, _, fragment, ttl, protocol = struct.unpack("!xBHHHBB", data[:10])
     if total != len(data) or checksum(data[:header_bytes]) != 0:
         return "an IPv4 packet with a wrong length or checksum"
-    info = IpInfo(tos & 3, tos, ttl, bool(fragment & DONT_FRAGMENT), str(ipaddress.IPv4Address(data[12:16])), str(ipaddress.IPv4Address(data[16:20])))
+    source_ip, destination_ip = (str(ipaddress.IPv4Address(data[at : at + 4])) for at in (12, 16))
+    info = IpInfo(tos & 3, tos, ttl, bool(fragment & DONT_FRAGMENT), source_ip, destination_ip)
     body = data[header_bytes:]
     if fragment & 0x3FFF:
         return f"a fragment of an IPv4 packet, {len(data)} bytes"
