@@ -290,9 +290,8 @@ void begin_core_without_thread(std::function<void()> leave) {
 void end_core_without_thread() {
   leave_core = nullptr;
   release_cores();
-  const std::lock_guard lock(cores_change);
-  cores[0].reset();
   own_core = 0;
+  // The core's alarm stays. The kernel's state of the core is the thread's, so the next machine still relies on an alarm that this one set.
 }
 
 void set_this_core(unsigned core) { own_core = core; }
