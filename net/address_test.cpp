@@ -166,6 +166,29 @@ TEST(Endpoint, TextIsParsedAndPrinted) {
   }
 }
 
+TEST(AddressSetting, Ipv6IsAutomaticOffOrFixed) {
+  const auto of = [](const char* line) {
+    Arguments arguments(line);
+    const AddressSetting setting = AddressSetting::from(arguments);
+    EXPECT_EQ(arguments.complaints(), "") << line;
+    return setting;
+  };
+  EXPECT_EQ(of("").ipv6.mode, Ipv6Setting::Mode::automatic);
+  EXPECT_EQ(of("ip6=off").ipv6.mode, Ipv6Setting::Mode::off);
+  EXPECT_FALSE(of("ip=off").ipv4);
+  const Ipv6Setting fixed = of("ip6=2001:db8::5/64,fe80::1").ipv6;
+  EXPECT_EQ(fixed.mode, Ipv6Setting::Mode::fixed);
+  EXPECT_EQ(fixed.address.to_string(), "2001:db8::5");
+  EXPECT_EQ(fixed.prefix_bits, 64U);
+  EXPECT_EQ(fixed.gateway.to_string(), "fe80::1");
+  for (const char* bad : {"ip6=", "ip6=on", "ip6=2001:db8::5", "ip6=2001:db8::5/0", "ip6=2001:db8::5/129", "ip6=10.0.0.1/24", "ip6=::1/64",
+                          "ip6=::/64", "ip6=ff02::1/64", "ip6=2001:db8::5/64,2001:db8:1::1", "ip6=2001:db8::5/64,", "ip=off ip6=off"}) {
+    Arguments arguments(bad);
+    static_cast<void>(AddressSetting::from(arguments));
+    EXPECT_NE(arguments.complaints(), "") << bad;
+  }
+}
+
 // Appendix A of the SipHash paper: key 00 01 … 0f, input 00 01 … 0e.
 TEST(SipHash, GivesThePapersVector) {
   std::array<std::uint8_t, 15> input;

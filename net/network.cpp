@@ -66,7 +66,9 @@ std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Ipv4Addres
 
 class NetworkOfStacks final : public NetworkControl {
  public:
-  NetworkOfStacks(NetDevice& device, unsigned first, unsigned cores) : group_{.device = device, .first = first, .cores = cores} {
+  NetworkOfStacks(NetDevice& device, const AddressSetting& setting, unsigned first, unsigned cores)
+      : group_{.device = device, .first = first, .cores = cores, .ipv6_setting = setting.ipv6} {
+    group_.ipv6_shared = std::make_unique<ipv6::Shared>(SipKey{.low = machine::random_bits(), .high = machine::random_bits()});
     group_.stacks = std::make_unique<std::atomic<Stack*>[]>(cores);
   }
 
@@ -82,8 +84,9 @@ class NetworkOfStacks final : public NetworkControl {
     if (!has_stack()) return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
     return group_.stack(this_core())->send_datagram(from_port, to, bytes);
   }
-  [[nodiscard]] task<Result<void>> join(Ipv4Address group) override { return change_group(group, true); }
-  [[nodiscard]] task<Result<void>> leave(Ipv4Address group) override { return change_group(group, false); }
+  [[nodiscard]] task<Result<void>> join(Address group) override { return change_group(group, true); }
+  [[nodiscard]] task<Result<void>> leave(Address group) override { return change_group(group, false); }
+  [[nodiscard]] std::vector<Address> ipv6_addresses() const override;
   [[nodiscard]] task<void> take_down() override;
 
   [[nodiscard]] task<Result<void>> start(AddressSetting setting);
@@ -92,7 +95,7 @@ class NetworkOfStacks final : public NetworkControl {
   [[nodiscard]] task<bool> make_stack(unsigned core);
   template <class Begin, class Undo>
   [[nodiscard]] task<Result<void>> on_all_or_none(Begin begin, Undo undo);
-  [[nodiscard]] task<Result<void>> change_group(Ipv4Address group, bool join);
+  [[nodiscard]] task<Result<void>> change_group(Address group, bool join);
   [[nodiscard]] unsigned end() const noexcept { return group_.first + group_.cores; }
   [[nodiscard]] bool has_stack() const noexcept { return this_core() >= group_.first && this_core() < end(); }
 
@@ -121,20 +124,26 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
     const bool link = group_.device.link_up();
     if (link && !asked) {
       netif_set_link_up(&primary.interface());
-      if (!setting.dhcp) {
+      primary.ipv6().begin();
+      if (setting.ipv4 && !setting.dhcp) {
         primary.set_addresses({.address = setting.address, .netmask = setting.netmask, .gateway = setting.gateway});
-      } else if (!primary.start_dhcp()) {
+      } else if (setting.ipv4 && !primary.start_dhcp()) {
         co_return failure(ErrorCode::out_of_memory, "no memory for a DHCP request");
       }
       asked = true;
     }
-    if (link && primary.addresses().address.value != 0) break;
+    if (link && (setting.ipv4 ? primary.addresses().address.value != 0 : primary.ipv6().ready())) break;
     co_await sleep_for(wait_step);
     waited += wait_step;
     if (waited % wait_report == milliseconds(0)) {
-      print("net: ", link ? "no answer to DHCP" : "no link", ", waiting for ", waited.count() / 1000, " s");
+      print("net: ",
+            !link          ? "no link"
+            : setting.ipv4 ? "no answer to DHCP"
+                           : "no IPv6 address",
+            ", waiting for ", waited.count() / 1000, " s");
     }
   }
+  if (!setting.ipv4) co_return Result<void>{};
   // The first core publishes the address in a separate event, which may run after this function. So the address is also set here, for cores
   // that answer packets before that event.
   const Addresses addresses = primary.addresses();
@@ -215,24 +224,40 @@ task<Result<void>> NetworkOfStacks::receive_datagrams(std::uint16_t port, Datagr
 
 // One event of the first core changes the table of groups and IGMP's state, and copies the addresses for the card's filter. A later event
 // sets the filter, so lwIP may send its first report of a group before the filter is set.
-task<Result<void>> NetworkOfStacks::change_group(Ipv4Address group, bool join) {
+task<Result<void>> NetworkOfStacks::change_group(Address group, bool join) {
   if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
-  if (!Groups::can_be_joined(group)) co_return failure(ErrorCode::invalid, "no group that can be joined (224.0.0.0/4)", group.value);
+  const bool can_be_joined =
+      group.is_v4() ? Groups::can_be_joined(group.v4()) : group.is_multicast() && group.scope() > 1 && group != ipv6::all_nodes;
+  if (!can_be_joined) co_return failure(ErrorCode::invalid, "no group that can be joined (224.0.0.0/4, ff00::/8)", group.low());
+  if (!group.is_v4() && group_.ipv6_setting.mode == Ipv6Setting::Mode::off) {
+    co_return failure(ErrorCode::unsupported, "IPv6 is off (ip6=)", group.low());
+  }
   const unsigned core = this_core();
   co_return co_await on_core(group_.first, [&]() -> task<Result<void>> {
     std::vector<MacAddress> addresses;
     try {
-      addresses.reserve(Groups::groups_max + 1);
+      addresses.reserve(Groups::groups_max + ipv6::Listener::groups_max + 2);
     } catch (const std::bad_alloc&) {
-      co_return failure(ErrorCode::out_of_memory, "no memory for the card's filter", group.value);
+      co_return failure(ErrorCode::out_of_memory, "no memory for the card's filter", group.low());
     }
     require(this_core() == group_.first, "groups change on the first core", this_core());
     Stack& primary = *group_.stack(group_.first);
-    if (Result<void> changed = join ? primary.join(group, core) : primary.leave(group, core); !changed) co_return changed;
-    group_.groups.put_addresses(addresses);
+    Result<void> changed = !group.is_v4() ? primary.ipv6().change_group(group, core, join)
+                           : join         ? primary.join(group.v4(), core)
+                                          : primary.leave(group.v4(), core);
+    if (!changed) co_return changed;
+    put_filter_addresses(group_, *primary.ipv6().engine(), addresses);
     co_await group_.device.set_multicast(std::move(addresses));
     co_return Result<void>{};
   });
+}
+
+std::vector<Address> NetworkOfStacks::ipv6_addresses() const {
+  std::vector<Address> addresses;
+  for (unsigned i = 0; i < ipv6::PublishedAddresses::entries_max; ++i) {
+    if (const auto entry = group_.ipv6_shared->addresses.entry(i); entry.bits != 0) addresses.push_back(entry.address);
+  }
+  return addresses;
 }
 
 task<void> NetworkOfStacks::take_down() {
@@ -252,7 +277,7 @@ task<void> NetworkOfStacks::take_down() {
 task<Result<std::unique_ptr<NetworkControl>>> bring_up(NetDevice& device, AddressSetting setting, unsigned first, unsigned cores) {
   if (cores == 0 || first + cores > core_count()) co_return failure(ErrorCode::invalid, "no core for a network stack", cores);
   try {
-    auto network = std::make_unique<NetworkOfStacks>(device, first, cores);
+    auto network = std::make_unique<NetworkOfStacks>(device, setting, first, cores);
     Result<void> started = co_await network->start(setting);
     if (!started.has_value()) {
       static_cast<void>(network.release());  // never freed, because the card may still refer to the network

@@ -39,8 +39,11 @@ long copy_out(const SentFrame& frame, void* to, std::size_t capacity, std::uint6
   return static_cast<long>(bytes);
 }
 
-neap_endpoint endpoint_of(const Endpoint& endpoint) { return {.address = endpoint.address.value, .port = endpoint.port}; }
-Endpoint endpoint_of(const neap_endpoint& endpoint) { return {.address = {endpoint.address}, .port = endpoint.port}; }
+// An endpoint that is not known yet is 0.0.0.0, port 0.
+neap_endpoint endpoint_of(const Endpoint& endpoint) {
+  return {.address = endpoint.address.is_v4() ? endpoint.address.v4().value : 0, .port = endpoint.port};
+}
+Endpoint endpoint_of(const neap_endpoint& endpoint) { return {.address = neap::net::Ipv4Address{endpoint.address}, .port = endpoint.port}; }
 
 /// Ends this side of a connection by `end`, and frees its handle.
 template <class End>
@@ -117,7 +120,7 @@ int neap_accept(int listener, neap_endpoint* remote) {
 }
 
 int neap_connect(std::uint32_t address, std::uint16_t port) {
-  return neap::net::object::connect(machine(), {.address = {address}, .port = port});
+  return neap::net::object::connect(machine(), {.address = neap::net::Ipv4Address{address}, .port = port});
 }
 
 int neap_connected(int handle) {

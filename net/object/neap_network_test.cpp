@@ -17,7 +17,7 @@ namespace {
 using namespace testing;
 
 constexpr std::uint64_t ms_ns = 1'000'000;
-constexpr Endpoint peer{.address = {0xC0000201}, .port = 40000}, service{.address = {0xC0A80001}, .port = 8080};
+constexpr Endpoint peer{.address = Ipv4Address{0xC0000201}, .port = 40000}, service{.address = Ipv4Address{0xC0A80001}, .port = 8080};
 constexpr MacAddress card{2, 0, 0, 0, 0, 1};
 
 class NeapNetwork : public ::testing::Test {
@@ -94,7 +94,7 @@ TEST_F(NeapNetwork, BytesPassInBothDirections) {
   const std::uint32_t first = open();
   neap_endpoint remote{};
   const int handle = neap_accept(listener, &remote);
-  EXPECT_EQ(remote.address, peer.address.value);
+  EXPECT_EQ(remote.address, peer.address.v4().value);
   EXPECT_EQ(remote.port, peer.port);
   std::array<char, 16> text{};
   EXPECT_EQ(neap_receive(handle, text.data(), text.size()), -EAGAIN);
@@ -129,7 +129,7 @@ TEST_F(NeapNetwork, AResetAndATimeOutAreToldApart) {
   char byte = 0;
   EXPECT_EQ(neap_receive(handle, &byte, 1), -ECONNRESET);
   EXPECT_EQ(neap_receive(handle, &byte, 1), 0);  // the error is reported once
-  const int silent = neap_connect(peer.address.value, 9);
+  const int silent = neap_connect(peer.address.v4().value, 9);
   EXPECT_EQ(neap_connected(silent), 0);
   neap_advance_to_ns(neap_now_ns() + 11'000 * ms_ns);
   EXPECT_EQ(neap_connected(silent), -ETIMEDOUT);
@@ -137,7 +137,7 @@ TEST_F(NeapNetwork, AResetAndATimeOutAreToldApart) {
 
 TEST_F(NeapNetwork, TimeStopsAtAPacket) {
   make();
-  const int handle = neap_connect(peer.address.value, 9);
+  const int handle = neap_connect(peer.address.v4().value, 9);
   EXPECT_EQ(handle, 3);
   EXPECT_EQ(take().flags, syn_flag);
   const std::uint64_t start = neap_now_ns();
@@ -153,7 +153,7 @@ TEST_F(NeapNetwork, DatagramsPassInBothDirections) {
   const int handle = neap_open_datagrams(53);
   EXPECT_EQ(neap_open_datagrams(53), -EADDRINUSE);
   EXPECT_EQ(neap_receive_datagram(handle, nullptr, nullptr, 0), -EAGAIN);
-  EXPECT_EQ(neap_send_datagram(handle, {.address = peer.address.value, .port = 99}, "abc", 3), 3);
+  EXPECT_EQ(neap_send_datagram(handle, {.address = peer.address.v4().value, .port = 99}, "abc", 3), 3);
   Bytes packet(2000);
   EXPECT_EQ(neap_take_packet(packet.data(), packet.size(), nullptr), 20 + 8 + 3);
   EXPECT_EQ(neap_send_datagram(99, {}, "abc", 3), -EBADF);
