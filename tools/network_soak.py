@@ -70,8 +70,8 @@ def soak(minutes: float) -> int:
     deadline = time.monotonic() + 60 * minutes
     seed = int(os.environ.get("NEAP_SOAK_SEED") or int.from_bytes(os.urandom(4), "little"))
     modelled.prepare("memcached")
-    build.build("image", [f"{transfer.IMAGE}.elf"])
-    memcached, server = (System(build.image(name, "image")) for name in ("memcached", transfer.IMAGE))
+    server = transfer.neap_system()
+    memcached = System(build.image("memcached", "image"))
     fuzzers = [one for one in fuzz_soak.find() if FUZZERS.fullmatch(one.name)]
     tally = Tally(build.BUILD / "network-fuzz.json")
     findings = [one for name, part in PARTS.items() for one in report(name, functools.partial(part, memcached))]

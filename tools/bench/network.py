@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tools import build
 from tools.bench import modelled
 from tools.bench.rows import Row, Selection, aligned
 from tools.errors import Failure, UsageError
@@ -104,8 +103,7 @@ def rows(selection: Selection) -> list[Row]:
     setting.check()
     links = chosen(selection)
     modelled.prepare()
-    build.build("image", [f"{transfer.IMAGE}.elf"])
-    image = System(build.image(transfer.IMAGE, "image"))
+    image = transfer.neap_system()
     transfer.program()
     runs = runs_of(links)
     found = modelled.run_each(runs, lambda one: measure(one, setting, image, seeds, selection.megabytes))

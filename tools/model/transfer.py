@@ -183,6 +183,12 @@ class Result:
     digest: str
 
 
+def neap_system() -> System:
+    """Builds the image. Raises Failure."""
+    build.build("image", [f"{IMAGE}.elf"])
+    return System(build.BUILD / "image/bench/transfer" / f"{IMAGE}.elf")
+
+
 def program() -> Path:
     """The program of both ends on Linux, linked statically. Raises Failure."""
     source = build.REPOSITORY / "tests/linux_guest/transfer.c"
