@@ -42,7 +42,7 @@ struct Cubic {
   std::uint32_t inflection_ms = 0;  ///< K
   std::uint32_t prior_window = 0;   ///< cwnd_prior: the window before the last congestion
   std::uint32_t reno_window = 0;    ///< W_est
-  std::uint32_t reno_rest = 0;      ///< parts of W_est's increase that are less than a byte, in 1/1024 of (bytes acknowledged * MSS / cwnd)
+  std::uint64_t reno_rest = 0;      ///< the part of its growth that is less than a byte, times `cwnd`
   std::uint32_t target = 0;         ///< of the window a round trip later, computed at `target_ms`
   std::uint32_t target_ms = 0;
 };
@@ -59,8 +59,16 @@ struct SlowStart {
 /// DCTCP (RFC 8257).
 struct Dctcp {
   static constexpr std::uint32_t one = 1024;
-  std::uint32_t alpha = one;  ///< DCTCP.Alpha
-  std::uint32_t acknowledged = 0, marked = 0;
+  std::uint32_t alpha = one;                   ///< DCTCP.Alpha
+  std::uint32_t acknowledged = 0, marked = 0;  ///< bytes in this observation window
+  /// RFC 8257, 3.3, with g = 1/16.
+  void end_window() noexcept {
+    if (acknowledged == 0) return;
+    const std::uint64_t fraction = std::uint64_t{marked < acknowledged ? marked : acknowledged} * one / acknowledged;
+    alpha = static_cast<std::uint32_t>(alpha - (alpha + 15) / 16 + (fraction + 15) / 16);
+    if (alpha > one) alpha = one;
+    acknowledged = marked = 0;
+  }
 };
 
 /// What the sender is doing about congestion.
@@ -81,10 +89,10 @@ struct Flow {
   std::uint32_t recent_sent_us = 0, recent_end = 0, recent_round_trip_us = 0;
   std::uint32_t dsack_round_end = 0;    ///< RACK.dsack_round
   std::uint32_t reordering_us = 0;      ///< the largest time by which a segment was late, behind one that was sent later
-  std::uint32_t check_us = 0;           ///< if not 0: the time until the reordering timer is due, from the last acknowledgement
+  std::uint32_t check_due_us = 0;       ///< when the reordering timer is due, if `check_pending`
   std::uint8_t reordering_steps = 1;    ///< RACK.reo_wnd_mult
   std::uint8_t reordering_persist = 0;  ///< RACK.reo_wnd_persist
-  bool reordering_seen = false;
+  bool reordering_seen = false, check_pending = false;
   bool recent_valid = false, dsack_round = false;
 
   Phase phase = Phase::open;
@@ -94,6 +102,7 @@ struct Flow {
   bool probe_resent = false;          ///< the probe was an old segment
   bool cwr_due = false;               ///< the next new segment has the flag CWR
   bool limited = false;               ///< in this round the congestion window limited the sender
+  bool limited_before = false;        ///< and in the round before
   bool undo_possible = false;         ///< the last reduction may prove unnecessary
   bool undo_resent = false;           ///< something was sent again in the phase
   bool echo_valid = false;            ///< `first_resent_ms` is valid
@@ -108,10 +117,11 @@ struct Flow {
   std::uint32_t first_resent_ms = 0;  ///< time of the phase's first retransmission, on the clock of timestamps
   std::uint32_t resent_total = 0, dsack_total = 0;
 
-  std::uint32_t round_end = 0;          ///< the round ends when this number is acknowledged
-  std::uint32_t flight_max = 0;         ///< the most that was in flight in the round
-  std::uint32_t acknowledged_rest = 0;  ///< acknowledged bytes that have not yet increased the window
-  std::uint32_t pacing_us = 0;          ///< with pacing: when the next segment may be sent
+  std::uint32_t round_end = 0;    ///< the round ends when this number is acknowledged
+  std::uint32_t flight_max = 0;   ///< the most that was in flight in the round
+  std::uint64_t growth_rest = 0;  ///< the part of the window's growth that is less than a byte, times `cwnd`
+  std::uint32_t pacing_us = 0;    ///< with pacing: when the next segment may be sent
+  bool pacing_pending = false;    ///< bytes wait for `pacing_us`
   LeastRoundTrip least_round_trip;
   SlowStart slow_start;
   Cubic cubic, prior_cubic;

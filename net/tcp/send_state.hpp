@@ -70,7 +70,7 @@ class SendState {
 
   // --- Beginning and end ---
   /// Before the SYN. The first number is `first`. Takes the settings.
-  void begin(std::uint32_t first, const Settings& settings) noexcept;
+  void begin(std::uint32_t first, const Settings& chosen) noexcept;
   /// After the handshake. `mss` is the payload of a full segment, without the room for the options that each segment has.
   void establish(std::uint32_t mss, bool sack, bool ecn) noexcept;
   /// Takes all segments from the sender, and releases the Flow. No timer is due then.
@@ -198,6 +198,8 @@ class SendState {
     bool echo_before_resent = false;  ///< Eifel: the acknowledgement is of a transmission before the phase's first retransmission
   };
 
+  static constexpr std::uint32_t window_bytes_max = 1U << 30;  // RFC 7323, 2.2
+
   static constexpr std::uint32_t seconds(std::uint64_t now_us) noexcept { return static_cast<std::uint32_t>(now_us / 1'000'000); }
   static constexpr std::uint32_t milliseconds(std::uint64_t now_us) noexcept { return static_cast<std::uint32_t>(now_us / 1'000); }
   void set(StateFlag flag) noexcept { state_flags_ = static_cast<std::uint8_t>(state_flags_ | flag); }
@@ -219,15 +221,15 @@ class SendState {
   // send_acknowledgement.cpp
   [[nodiscard]] SentSegment* remove_acknowledged(std::uint32_t number, Progress& progress) noexcept;
   [[nodiscard]] Acknowledged on_plain_ack(const Acknowledgement& ack, bool duplicate) noexcept;
-  void measure(const Acknowledgement& ack, const Progress& progress) noexcept;
-  void begin_round(std::uint32_t now_us) noexcept;
+  void measure(const Acknowledgement& ack, const Progress& progress, bool new_round) noexcept;
+  void begin_round() noexcept;
 
   // loss_detection.cpp
   void take_sack(const Acknowledgement& ack, Progress& progress, SplitSegment split) noexcept;
   bool take_dsack(const Acknowledgement& ack, Progress& progress) noexcept;
   void mark_sacked(SentSegment& segment, Progress& progress) noexcept;
   void mark_lost(SentSegment& segment) noexcept;
-  void delivered(const SentSegment& segment, std::uint32_t now_us) noexcept;
+  void delivered(const SentSegment& segment, std::uint32_t now_us, bool echo_before_resent) noexcept;
   void take_duplicates(Progress& progress, SplitSegment split) noexcept;
   void mark_head_lost(SplitSegment split) noexcept;
   [[nodiscard]] std::uint32_t reordering_window_us() const noexcept;
@@ -240,20 +242,20 @@ class SendState {
   void reduce(const Progress& progress) noexcept;
   void take_probe_result(const Progress& progress) noexcept;
   [[nodiscard]] bool may_undo(const Progress& progress) const noexcept;
-  void undo(bool unmark) noexcept;
+  void undo() noexcept;
   void after_time_out(const Acknowledgement& ack, Progress& progress) noexcept;
-  void leave_recovery(const Progress& progress) noexcept;
+  void leave_recovery() noexcept;
 
   // send_timers.cpp
   void set_timer(std::uint32_t now_us) noexcept;
-  void time_out(std::uint64_t now_us) noexcept;
+  [[nodiscard]] Action time_out(std::uint64_t now_us, SplitSegment split) noexcept;
   [[nodiscard]] Action probe_tail(std::uint64_t now_us, std::uint32_t queued, SplitSegment split) noexcept;
   [[nodiscard]] Action probe_window(std::uint64_t now_us, std::uint32_t queued) noexcept;
 
   // congestion.cpp
   /// Increases the window after `acked` bytes were acknowledged.
-  void grow(std::uint32_t acked, std::uint32_t now_us) noexcept;
-  void grow_cubic(std::uint32_t acked, std::uint32_t now_us) noexcept;
+  void grow(std::uint32_t acked, std::uint32_t now_ms) noexcept;
+  void grow_cubic(std::uint32_t acked, std::uint32_t now_ms) noexcept;
   void grow_reno(std::uint32_t acked) noexcept;
   [[nodiscard]] std::uint32_t slow_start(std::uint32_t acked) noexcept;
   void sample_slow_start(std::uint32_t round_trip_us) noexcept;
