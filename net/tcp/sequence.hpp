@@ -11,7 +11,9 @@
 namespace neap::net::tcp {
 
 /// Returns the signed distance from `from` to `to`.
-[[nodiscard]] constexpr std::int32_t distance(std::uint32_t from, std::uint32_t to) noexcept { return static_cast<std::int32_t>(to - from); }
+[[nodiscard]] constexpr std::int32_t distance(std::uint32_t from, std::uint32_t to) noexcept {
+  return static_cast<std::int32_t>(to - from);
+}
 [[nodiscard]] constexpr bool before(std::uint32_t a, std::uint32_t b) noexcept { return distance(a, b) > 0; }
 [[nodiscard]] constexpr bool after(std::uint32_t a, std::uint32_t b) noexcept { return distance(b, a) > 0; }
 [[nodiscard]] constexpr bool at_or_before(std::uint32_t a, std::uint32_t b) noexcept { return distance(a, b) >= 0; }
@@ -20,6 +22,11 @@ namespace neap::net::tcp {
 [[nodiscard]] constexpr bool in_range(std::uint32_t number, std::uint32_t first, std::uint32_t end) noexcept {
   return number - first < end - first;
 }
+/// A range of sequence numbers, up to `end`, without `end`: a block of a SACK option (RFC 2018), for example.
+struct SequenceRange {
+  std::uint32_t first, end;
+  friend bool operator==(const SequenceRange&, const SequenceRange&) = default;
+};
 [[nodiscard]] constexpr std::uint32_t earlier(std::uint32_t a, std::uint32_t b) noexcept { return before(a, b) ? a : b; }
 [[nodiscard]] constexpr std::uint32_t later(std::uint32_t a, std::uint32_t b) noexcept { return after(a, b) ? a : b; }
 
