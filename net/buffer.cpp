@@ -148,6 +148,25 @@ void Buffer::drop_part(std::size_t bytes) noexcept {
   }
 }
 
+void Buffer::drop_back(std::size_t bytes) noexcept {
+  require(bytes <= bytes_, "no more bytes are dropped than a buffer holds", bytes);
+  if (bytes == 0) return;
+  if (bytes == bytes_) return clear();
+  bytes_ -= static_cast<std::uint32_t>(bytes);
+  Piece* last = first_;
+  std::uint32_t kept_bytes = last->bytes, kept_pieces = 1;
+  while (kept_bytes < bytes_) {
+    last = last->next;
+    kept_bytes += last->bytes;
+    ++kept_pieces;
+  }
+  last->bytes -= kept_bytes - bytes_;
+  Piece* piece = std::exchange(last->next, nullptr);
+  last_ = last;
+  pieces_ = kept_pieces;
+  while (piece != nullptr) release_piece(std::exchange(piece, piece->next));
+}
+
 std::size_t Buffer::peek(std::span<std::byte> out) const noexcept {
   std::size_t done = 0;
   for (const Piece* piece = first_; piece != nullptr && done < out.size(); piece = piece->next) {

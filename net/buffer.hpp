@@ -103,6 +103,9 @@ class Buffer {
       drop_part(bytes);
     }
   }
+  /// Drops the last `bytes` bytes and releases the pieces behind the new end. The buffer MUST hold at least that many bytes. Steps through
+  /// the pieces that stay.
+  void drop_back(std::size_t bytes) noexcept;
   /// Copies up to `out.size()` bytes from the front without dropping them; returns their number.
   std::size_t peek(std::span<std::byte> out) const noexcept;
   /// Removes and returns the chain. The caller MUST release each piece by `release_piece`.
