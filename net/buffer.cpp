@@ -131,6 +131,18 @@ void Buffer::append_behind(Buffer& tail) noexcept {
   tail.pieces_ = 0;
 }
 
+void Buffer::move_pieces(std::uint32_t bytes, Buffer& to) noexcept {
+  while (bytes > 0) {
+    require(first_ != nullptr && first_->bytes <= bytes, "whole pieces are moved", bytes);
+    Piece& piece = *std::exchange(first_, first_->next);
+    if (first_ == nullptr) last_ = nullptr;
+    bytes -= piece.bytes;
+    bytes_ -= piece.bytes;
+    --pieces_;
+    to.append_piece(piece);
+  }
+}
+
 void Buffer::drop_part(std::size_t bytes) noexcept {
   require(bytes <= bytes_, "no more bytes are dropped than a buffer holds", bytes);
   bytes_ -= static_cast<std::uint32_t>(bytes);

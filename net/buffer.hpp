@@ -95,6 +95,8 @@ class Buffer {
       append_behind(tail);
     }
   }
+  /// Moves pieces from the front to the end of `to`. Their bytes MUST be `bytes` together.
+  void move_pieces(std::uint32_t bytes, Buffer& to) noexcept;
   /// Drops the first `bytes` bytes and releases the pieces that are used up. The buffer MUST hold at least that many bytes.
   void drop_front(std::size_t bytes) noexcept {
     if (bytes_ == bytes) {  // nearly always the case

@@ -90,7 +90,9 @@ std::uint32_t SendState::room(std::uint64_t now_us, std::uint32_t queued) noexce
   if (usable < queued) {
     bytes = usable - usable % mss;
     if (bytes == 0) {
-      if (by_window < mss && usable == by_window && by_window != 0 && 2 * std::uint64_t{by_window} >= window_max) bytes = by_window;
+      // A window of a few bytes would make segments of a few bytes (CVE-2019-11479). The window probe's timer sends them, slowly.
+      if (by_window < mss && usable == by_window && by_window >= least_segment_bytes && 2 * std::uint64_t{by_window} >= window_max)
+        bytes = by_window;
     } else if (bytes < burst_bytes_max && outstanding != 0 && flow != nullptr && flow->phase == Phase::open) {
       // A long segment costs as much as a short one. If the next acknowledgement is near, wait for a third of the window.
       if (3 * std::uint64_t{bytes} < std::min(window, cwnd) && now - head->sent_us >= round_trip.smoothed_us() / 2) return 0;
