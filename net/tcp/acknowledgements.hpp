@@ -2,9 +2,9 @@
 // When to acknowledge (RFC 9293, 3.8.6.3; RFC 5681, 4.2).
 //
 // An acknowledgement for each segment doubles the frames of a transfer, and one that is delayed for long stops a sender that has a small
-// congestion window. So every second full segment is acknowledged at once, and less is acknowledged by the reply, or after 40 ms. A peer in
-// slow start needs an acknowledgement for each segment: at the start of a connection, after a loss and after a pause, the next 16 segments
-// are acknowledged at once (as Linux does). That ends as soon as this side answers data by data.
+// congestion window. So more than one full segment is acknowledged at once, and less is acknowledged by the reply, or after 40 ms. A peer
+// in slow start needs an acknowledgement for each segment: at the start of a connection, after a loss and after a pause, the next 16
+// segments are acknowledged at once (as Linux does). That ends as soon as this side answers data by data.
 #pragma once
 
 #include <algorithm>
@@ -47,18 +47,18 @@ class AckPolicy {
     if (now_) return AckDecision::now;
     if (waiting_bytes_ == 0) [[likely]]
       return AckDecision::none;
-    if (quick_ > 0 || undelayed_ || waiting_bytes_ >= 2U * full_bytes_) return AckDecision::now;
+    if (quick_ > 0 || undelayed_ || waiting_bytes_ > full_bytes_) return AckDecision::now;
     return AckDecision::delayed;
   }
   [[nodiscard]] bool waits() const noexcept { return waiting_bytes_ != 0 || now_; }
-  /// The largest segment of the peer so far, in bytes of payload: an estimate of the peer's MSS. At least 536.
+  /// The largest segment of the peer so far, in bytes of payload: an estimate of the peer's MSS. 536 to `full_bytes_max`.
   [[nodiscard]] std::uint32_t full_bytes() const noexcept { return full_bytes_; }
   /// False: every segment is acknowledged at once.
   void set_delayed(bool delayed) noexcept { undelayed_ = !delayed; }
 
  private:
-  // Frames that the card has joined (RSC) are longer than a segment.
-  static constexpr std::uint32_t full_bytes_max = 9'000;
+  // The MSS that this side announces. Frames that the card has joined (RSC) are longer than any segment.
+  static constexpr std::uint32_t full_bytes_max = 1'460;
 
   std::uint32_t waiting_bytes_ = 0;  // payload that is not acknowledged
   std::uint16_t full_bytes_ = 536;

@@ -56,11 +56,19 @@ TEST(AckPolicy, EverySecondFullSegmentIsAcknowledgedAtOnce) {
   EXPECT_EQ(small.decide(), AckDecision::now);
 }
 
-TEST(AckPolicy, FramesThatTheCardHasJoinedDoNotRaiseTheSegmentSizeForEver) {
+// A frame that the card has joined holds several segments. A delay would stop a peer with a small congestion window.
+TEST(AckPolicy, FramesThatTheCardHasJoinedAreAcknowledgedAtOnce) {
   AckPolicy policy = settled();
   policy.received(60'000);
-  EXPECT_LE(policy.full_bytes(), 9000U);
-  EXPECT_EQ(policy.decide(), AckDecision::now);
+  EXPECT_LE(policy.full_bytes(), 1460U);
+  for (const std::uint32_t bytes : {2 * 1448, 3 * 1448, 10'000, 17'000}) {
+    policy.sent(false);
+    policy.received(bytes);
+    EXPECT_EQ(policy.decide(), AckDecision::now) << bytes;
+  }
+  policy.sent(false);
+  policy.received(1448);
+  EXPECT_EQ(policy.decide(), AckDecision::delayed);
 }
 
 TEST(AckPolicy, SegmentsOutOfOrderAreAcknowledgedAtOnceAndSoAreTheNext) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// Limits for answers to segments that nobody asked for.
+// Limits for answers to stray and forged segments.
 //
-// A forged or stray segment is answered by a challenge ACK (RFC 5961) or by a reset. Without a limit, a flood of such segments makes the
-// machine send a flood itself, and two machines can answer each other for ever. A connection sends one challenge ACK in 500 ms. A core has
-// a limit in a second for all. A constant limit would tell an attacker, who counts answers on a connection of its own, how many answers
-// others got (CVE-2016-5696). So each second has another, random limit.
+// Such a segment is answered by a challenge ACK (RFC 5961) or by a reset. Without a limit, a flood of them makes the machine send a flood
+// itself, and two machines can answer each other for ever. A connection sends one challenge ACK in 500 ms. A core has a limit in a second
+// for all connections. An attacker can count the answers to its own segments. From a constant limit it could derive how many answers others
+// got (CVE-2016-5696), so each second has another, random limit.
 #pragma once
 
 #include <cstdint>

@@ -11,9 +11,8 @@ namespace {
 
 /// RFC 1191, 7.1: common sizes of links, for a router that reports none.
 constexpr std::array<std::uint16_t, 7> plateaus{17'914, 8'166, 4'352, 2'002, 1'492, 1'006, 576};
-/// Sizes that are tried one after the other when long packets vanish: what tunnels leave of 1,500, then RFC 4821's base of 1,024, then the
-/// minimum.
-constexpr std::array<std::uint16_t, 3> probes{1'400, 1'280, 1'024};
+/// The size that is tried when long packets vanish, before the minimum: RFC 4821, 7.2, names 1,024 bytes, here of payload.
+constexpr std::uint16_t probe = 1'064;
 constexpr std::uint8_t timeouts_before_lowering = 3;  // as Linux (tcp_retries1)
 constexpr std::uint32_t raise_after_s = 600;          // RFC 1191, 6.3: at least 5 min after a decrease, 10 min recommended
 
@@ -58,8 +57,7 @@ bool PathMtu::timed_out(std::uint32_t bytes, std::uint32_t now_s) noexcept {
   }
   if (!is_full(bytes) || mtu_ <= mtu_min_) return false;
   if (++timeouts_ < timeouts_before_lowering) return false;
-  const auto* const probe = std::ranges::find_if(probes, [&](std::uint16_t size) { return size < mtu_; });
-  lower(probe == probes.end() ? mtu_min_ : std::max(*probe, mtu_min_), now_s);
+  lower(probe < mtu_ ? std::max(probe, mtu_min_) : mtu_min_, now_s);
   timeouts_ = timeouts_before_lowering - 1;  // the back-off is long by now, so the next time-out lowers it again
   return true;
 }

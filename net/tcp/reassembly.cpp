@@ -101,7 +101,7 @@ void OutOfOrder::report_duplicate(std::uint32_t begin, std::uint32_t end) noexce
   state_->report(begin, end);
 }
 
-OutOfOrder::Inserted OutOfOrder::insert(StreamPart&& segment, std::uint32_t next, std::size_t memory_bytes_max) noexcept {
+OutOfOrder::Inserted OutOfOrder::insert(StreamPart&& segment, std::uint32_t next, std::size_t memory_bytes_max, bool sack) noexcept {
   require(after(segment.begin, next), "a segment out of order begins behind the next byte", segment.begin - next);
   Inserted result;
   Buffer data = std::move(segment.data);
@@ -130,7 +130,7 @@ OutOfOrder::Inserted OutOfOrder::insert(StreamPart&& segment, std::uint32_t next
 
   // A range that begins before the segment, or with it.
   const auto duplicate = [&](std::uint32_t from, std::uint32_t to) {
-    if (!result.duplicate) state.report(from, to);
+    if (sack && !result.duplicate) state.report(from, to);
     result.duplicate = true;
   };
   std::size_t index = state.find(begin);

@@ -51,8 +51,9 @@ class OutOfOrder {
 
   /// Keeps a segment that begins behind `next`, the next byte in order, and ends in the window. Bytes that are there already are not
   /// replaced, unless the segment contains the whole range. Of several FINs, the first one counts, and bytes behind it are dropped.
-  /// `memory_bytes_max` bounds `memory_bytes()`.
-  Inserted insert(StreamPart&& segment, std::uint32_t next, std::size_t memory_bytes_max) noexcept;
+  /// `memory_bytes_max` bounds `memory_bytes()`. `sack`: false if acknowledgements have no SACK blocks, so that duplicates do not wait for
+  /// one.
+  Inserted insert(StreamPart&& segment, std::uint32_t next, std::size_t memory_bytes_max, bool sack = true) noexcept;
   /// Records that the bytes from `begin` up to `end` have arrived twice (RFC 2883). For a segment before the next byte; `insert` does it
   /// for others.
   void report_duplicate(std::uint32_t begin, std::uint32_t end) noexcept;

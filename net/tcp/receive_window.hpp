@@ -71,11 +71,11 @@ class ReceiveWindow {
     std::uint32_t window = edge_ - next_;
     if (room > window && room - window >= step(full_bytes)) window = room;
     // Rounding down would move the edge to the left in the peer's eyes, by less than 2^shift. Rounding up moves it to the right. A peer
-    // that sends single bytes must not move it for ever, so it stays where it is more than a unit beyond the limit.
+    // that sends single bytes must not move it for ever. So the held bytes and the window together exceed the limit by less than 2^shift.
     const std::uint32_t unit_mask = (1U << shift_) - 1;
-    std::uint32_t field = window >> shift_;
-    if ((window & unit_mask) != 0 && window <= room + unit_mask) ++field;
-    field = std::min<std::uint32_t>(field, 65'535);
+    std::uint32_t shown = window + unit_mask;
+    if (held_bytes + (shown & ~unit_mask) > limit_bytes_ + unit_mask) shown = window;
+    const std::uint32_t field = shown >> shift_;
     const std::uint32_t announced = next_ + (field << shift_);
     if (after(announced, edge_)) edge_ = announced;
     return static_cast<std::uint16_t>(field);
