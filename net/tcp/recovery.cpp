@@ -17,12 +17,18 @@ void SendState::begin_reduction(Phase phase) noexcept {
   }
   f.phase = phase;
   f.recover = nxt;
-  f.probing = f.hold_retransmissions = f.forward_probe = false;
+  f.probing = f.hold_retransmissions = false;
+  f.forward_probe = ForwardProbe::none;
   f.slow_start = {};
-  f.undo_marker = una;
-  f.undo_bytes = 0;
-  f.undo_resent = f.echo_valid = false;
+  f.partial = false;
   f.undo_possible = phase == Phase::recovery;
+  // Segments that were sent again before, and are not acknowledged, count as if they were sent again in this phase.
+  f.undo_bytes = 0;
+  f.undo_resent = false;
+  for (const SentSegment* segment = head; segment != nullptr; segment = segment->next) {
+    if (segment->has(SentSegment::retransmitted)) count_resent(*segment);
+  }
+  f.echo_valid = f.echo_valid && f.undo_resent;
 }
 
 void SendState::end_reduction() noexcept {
@@ -51,6 +57,14 @@ void SendState::reduce(const Progress& progress) noexcept {
   cwnd = static_cast<std::uint32_t>(std::min<std::int64_t>(flight + may_send, window_bytes_max));
 }
 
+void SendState::count_resent(const SentSegment& segment) noexcept {
+  Flow& f = *flow;
+  const SequenceRange range{later(segment.sequence, una), segment.end()};
+  f.undo_bytes += range.end - range.first;
+  f.resent = f.undo_resent ? SequenceRange{earlier(f.resent.first, range.first), later(f.resent.end, range.end)} : range;
+  f.undo_resent = true;
+}
+
 // --- Undoing -----------------------------------------------------------------------------------------------------------------------------
 // True if all that was sent again was not lost: each retransmission was reported as a duplicate, or an acknowledgement of the originals
 // arrived (RFC 3522).
@@ -65,7 +79,11 @@ void SendState::undo() noexcept {
   cwnd = std::max(cwnd, f.prior_window);
   ssthresh = std::max(ssthresh, f.prior_threshold);
   f.cubic = f.prior_cubic;
-  f.undo_possible = f.forward_probe = f.hold_retransmissions = false;
+  if (f.phase == Phase::recovery) f.reordering_seen = true;
+  // The acknowledgement of a segment that was sent twice may have been that of the original, so its time is not known.
+  if (f.phase == Phase::timed_out) f.recent_valid = false;
+  f.undo_possible = f.hold_retransmissions = false;
+  f.forward_probe = ForwardProbe::none;
   f.phase = Phase::open;
   if (f.lost == 0) return;
   for (SentSegment* segment = head; segment != nullptr; segment = segment->next) segment->clear(SentSegment::lost);
@@ -103,17 +121,16 @@ void SendState::after_time_out(const Acknowledgement& ack, Progress& progress) n
   Flow& f = *flow;
   f.hold_retransmissions = false;
   if (may_undo(progress)) return undo();
-  if (f.forward_probe) {
-    if (progress.original_delivered && f.undo_possible) return undo();  // step 3.b
-    if (after(nxt, f.recover)) {
-      if (progress.newly_sacked || progress.duplicate) f.forward_probe = false;  // step 3.a
-    } else if (progress.acked != 0 && before(una, f.recover)) {
-      f.recover = nxt;
-      f.hold_retransmissions = f.forward_probe = ack.more_queued && before(nxt, una + window);  // step 2.b
-    }
+  if (f.forward_probe == ForwardProbe::second) {
+    if (progress.original_delivered && f.undo_possible) return undo();                                             // step 3.b
+    if (progress.newly_sacked || progress.duplicate || progress.acked != 0) f.forward_probe = ForwardProbe::none;  // step 3.a
+  } else if (f.forward_probe == ForwardProbe::first && progress.acked != 0 && before(una, f.recover)) {
+    f.recover = nxt;
+    f.hold_retransmissions = ack.more_queued && before(nxt, una + window);
+    f.forward_probe = f.hold_retransmissions ? ForwardProbe::second : ForwardProbe::none;  // step 2.b
   }
   if (at_or_after(una, f.recover)) {
-    f.forward_probe = false;
+    f.forward_probe = ForwardProbe::none;
     f.phase = Phase::open;
     if (!has(uses_sack)) f.sacked = 0;
   }

@@ -60,7 +60,7 @@ namespace neap::net::tcp {
     const std::uint32_t elapsed_ms = milliseconds(ack.now_us) - ack.echoed_ms;
     if (elapsed_ms > RoundTrip::max_rto_us / 1'000) return;  // not one of our timestamps
     round_trip_us = elapsed_ms * 1'000 + 500;
-  } else if (progress.has_sacked_round_trip && !progress.resent_acked) {
+  } else if (progress.has_sacked_round_trip && !progress.resent_acked && !f.reordering_seen) {
     round_trip_us = progress.now_us - progress.sacked_sent_us;
   } else {
     return;
@@ -97,7 +97,10 @@ SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegme
   SentSegment* segments = nullptr;
   if (after(ack.number, una)) {
     segments = remove_acknowledged(ack.number, progress);
-    rto_start_us_ = now;
+    // RFC 6582, 4: without SACK, recovery of many losses by partial acknowledgements is slower than a time-out. So only the first one of
+    // these acknowledgements postpones the time-out.
+    if (has(uses_sack) || f.phase != Phase::recovery || !f.partial) rto_start_us_ = now;
+    f.partial = f.phase == Phase::recovery;
     if (has(unanswered_time_out)) clear(unanswered_time_out);
   }
   const bool new_round = at_or_after(una, f.round_end);

@@ -183,11 +183,7 @@ void SendState::resent(SentSegment& segment, std::uint64_t now_us) noexcept {
   if (flow != nullptr) {
     Flow& f = *flow;
     if (segment.has(SentSegment::lost)) f.lost -= numbers;
-    f.resent_total += numbers;
-    if (f.phase != Phase::open) {
-      f.undo_bytes += numbers;
-      f.undo_resent = true;
-    }
+    if (f.phase != Phase::open) count_resent(segment);
     if (!f.echo_valid) {
       f.echo_valid = true;
       f.first_resent_ms = milliseconds(now_us);
@@ -201,7 +197,7 @@ void SendState::resent(SentSegment& segment, std::uint64_t now_us) noexcept {
   segment.clear(SentSegment::lost);
   segment.flags |= SentSegment::retransmitted | SentSegment::ever_retransmitted;
   segment.sent_us = last_sent_us = now;
-  if (&segment == head) rto_start_us_ = now;
+  if (&segment == head && (has(uses_sack) || flow == nullptr || !flow->partial)) rto_start_us_ = now;
   set_timer(now);
 }
 
@@ -219,7 +215,8 @@ void SendState::change_mss(std::uint32_t new_mss, std::uint64_t now_us) noexcept
   // As after a time-out, but the window stays: nothing says that the path is congested.
   flow->phase = Phase::timed_out;
   flow->recover = nxt;
-  flow->undo_possible = flow->forward_probe = flow->hold_retransmissions = flow->probing = false;
+  flow->undo_possible = flow->hold_retransmissions = flow->probing = false;
+  flow->forward_probe = ForwardProbe::none;
   set_timer(static_cast<std::uint32_t>(now_us));
 }
 

@@ -239,6 +239,7 @@ class SendState {
   void react(const Acknowledgement& ack, Progress& progress, SplitSegment split) noexcept;
   void begin_reduction(Phase phase) noexcept;
   void end_reduction() noexcept;
+  void count_resent(const SentSegment& segment) noexcept;
   void reduce(const Progress& progress) noexcept;
   void take_probe_result(const Progress& progress) noexcept;
   [[nodiscard]] bool may_undo(const Progress& progress) const noexcept;

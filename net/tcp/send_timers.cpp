@@ -111,7 +111,7 @@ SendState::Action SendState::time_out(std::uint64_t now_us, SplitSegment split) 
       begin_reduction(Phase::recovery);
     }
     f.phase = Phase::timed_out;
-    f.forward_probe = new_loss || repeated;
+    f.forward_probe = new_loss || repeated ? ForwardProbe::first : ForwardProbe::none;
     f.hold_retransmissions = f.probing = false;
     f.recover = nxt;
     duplicates_ = 0;
