@@ -78,6 +78,52 @@ namespace neap::net::tcp {
   if (congestion_ == CongestionControl::dctcp) f.dctcp.end_window();
 }
 
+// The usual acknowledgement of a long transfer, without losses. Returns false, with no
+// change, if a segment was sent more than once.
+[[gnu::always_inline]] inline bool SendState::take_in_order(const Acknowledgement& ack, Acknowledged& acknowledged) noexcept {
+  Flow& f = *flow;
+  const auto now = static_cast<std::uint32_t>(ack.now_us);
+  SentSegment* const first = head;
+  SentSegment* last = nullptr;
+  SentSegment* segment = first;
+  unsigned flags = 0;
+  for (; segment != nullptr && at_or_before(segment->end(), ack.number); segment = segment->next) {
+    flags |= segment->flags;
+    last = segment;
+  }
+  if (segment != nullptr) flags |= segment->flags;
+  if ((flags & SentSegment::ever_retransmitted) != 0) return false;
+  const std::uint32_t acked = ack.number - una;
+  una = ack.number;
+  rto_start_us_ = now;
+  f.delivered_to = ack.number;
+  std::uint32_t last_sent = first->sent_us;
+  const std::uint32_t round_trip_us = now - last_sent;
+  if (segment != nullptr && before(segment->sequence, ack.number)) last_sent = segment->sent_us;
+  acknowledged = {.segments = nullptr, .numbers = acked};
+  if (last != nullptr) {
+    last->next = nullptr;
+    head = segment;
+    acknowledged.segments = first;
+    last_sent = last->sent_us;
+    f.recent_valid = true;
+    f.recent_sent_us = last_sent;
+    f.recent_end = last->end();
+    f.recent_round_trip_us = now - last_sent;
+  }
+  const bool new_round = at_or_after(una, f.round_end);
+  f.least_round_trip.sample(now - last_sent, now);
+  round_trip.sample(round_trip_us, rto_min_us, new_round);
+  backoff = 0;
+  if (ssthresh == ~0U) sample_slow_start(now - last_sent);
+  f.dctcp.acknowledged += acked;
+  if (new_round) [[unlikely]]
+    begin_round();
+  grow(acked, milliseconds(ack.now_us));
+  set_timer(now);
+  return true;
+}
+
 SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegment split) noexcept {
   const auto now = static_cast<std::uint32_t>(ack.now_us);
   const bool old = before(ack.number, una);
@@ -89,6 +135,10 @@ SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegme
     if (!loss_sign || head == nullptr || head->has(SentSegment::syn) || !make_flow(ack.now_us)) return on_plain_ack(ack, duplicate);
   }
   Flow& f = *flow;
+  const bool ordinary = f.phase == Phase::open && (f.sacked | f.lost) == 0 && !f.probing && ack.sack.empty() && !ack.ece;
+  if (ordinary && after(ack.number, una) && !has(unanswered_time_out)) [[likely]] {
+    if (Acknowledged acknowledged; take_in_order(ack, acknowledged)) return acknowledged;
+  }
   Progress progress{.now_us = now, .prior_una = una};
   progress.duplicate = duplicate;
   progress.echo_before_resent = f.echo_valid && ack.has_echo && before(ack.echoed_ms, f.first_resent_ms);
@@ -110,7 +160,7 @@ SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegme
     if (ack.ece) f.dctcp.marked += progress.acked;
   }
   if (new_round) begin_round();
-  const bool unusual_ack = duplicate || progress.dsack || progress.newly_sacked || f.probing || ack.ece || f.undo_possible;
+  const bool unusual_ack = duplicate || progress.dsack || progress.newly_sacked || f.probing || ack.ece;
   if (f.phase == Phase::open && (f.sacked | f.lost) == 0 && !unusual_ack) [[likely]] {
     if (progress.acked != 0) grow(progress.acked, milliseconds(ack.now_us));
   } else {

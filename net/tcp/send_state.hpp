@@ -103,7 +103,8 @@ class SendState {
   [[gnu::always_inline]] void update_window(std::uint32_t sequence, std::uint32_t number, std::uint32_t offered) noexcept {
     if (before(wl1, sequence) || (wl1 == sequence && at_or_before(wl2, number))) [[likely]] {
       window = offered;
-      window_max = std::max(window_max, offered);
+      if (offered > window_max) [[unlikely]]
+        window_max = offered;
       wl1 = sequence;
       wl2 = number;
     }
@@ -219,6 +220,7 @@ class SendState {
   [[nodiscard]] SentSegment* trim_head(SplitSegment split) noexcept;
 
   // send_acknowledgement.cpp
+  [[nodiscard]] bool take_in_order(const Acknowledgement& ack, Acknowledged& acknowledged) noexcept;
   [[nodiscard]] SentSegment* remove_acknowledged(std::uint32_t number, Progress& progress) noexcept;
   [[nodiscard]] Acknowledged on_plain_ack(const Acknowledgement& ack, bool duplicate) noexcept;
   void measure(const Acknowledgement& ack, const Progress& progress, bool new_round) noexcept;
