@@ -40,7 +40,7 @@ void SendState::end_reduction() noexcept {
 // more when the acknowledgement shows progress without new losses.
 void SendState::reduce(const Progress& progress) noexcept {
   Flow& f = *flow;
-  if (progress.delivered == 0 && progress.lost == 0 && f.reduction_sent != 0) return;
+  if (progress.delivered == 0 && f.reduction_sent != 0) return;
   f.reduction_delivered += progress.delivered;
   const std::uint32_t flight = in_flight();
   std::int64_t may_send = 0;

@@ -126,19 +126,21 @@ namespace neap::net::tcp {
 
 SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegment split) noexcept {
   const auto now = static_cast<std::uint32_t>(ack.now_us);
-  const bool old = before(ack.number, una);
-  const bool duplicate = ack.number == una && ack.segment_length == 0 && ack.window == window && head != nullptr;
-  if (!old) update_window(ack.sequence, ack.number, ack.window);
   unanswered = 0;
+  if (flow != nullptr && after(ack.number, una)) [[likely]] {
+    const bool ordinary = flow->phase == Phase::open && (flow->sacked | flow->lost) == 0 && !flow->probing && ack.sack.empty() && !ack.ece;
+    if (ordinary && !has(unanswered_time_out)) [[likely]] {
+      update_window(ack.sequence, ack.number, ack.window);
+      if (Acknowledged acknowledged; take_in_order(ack, acknowledged)) return acknowledged;
+    }
+  }
+  const bool duplicate = ack.number == una && ack.segment_length == 0 && ack.window == window && head != nullptr;
+  if (at_or_after(ack.number, una)) update_window(ack.sequence, ack.number, ack.window);
   if (flow == nullptr) {
     const bool loss_sign = duplicate || !ack.sack.empty() || (ack.ece && has(uses_ecn));
     if (!loss_sign || head == nullptr || head->has(SentSegment::syn) || !make_flow(ack.now_us)) return on_plain_ack(ack, duplicate);
   }
   Flow& f = *flow;
-  const bool ordinary = f.phase == Phase::open && (f.sacked | f.lost) == 0 && !f.probing && ack.sack.empty() && !ack.ece;
-  if (ordinary && after(ack.number, una) && !has(unanswered_time_out)) [[likely]] {
-    if (Acknowledged acknowledged; take_in_order(ack, acknowledged)) return acknowledged;
-  }
   Progress progress{.now_us = now, .prior_una = una};
   progress.duplicate = duplicate;
   progress.echo_before_resent = f.echo_valid && ack.has_echo && before(ack.echoed_ms, f.first_resent_ms);

@@ -170,7 +170,7 @@ class SendState {
   std::uint32_t last_sent_us = 0;
   std::uint16_t mss = 536;
   std::uint8_t backoff = 0;     ///< time-outs since the last new measurement; each doubles the time-out (RFC 6298, 5.5)
-  std::uint8_t unanswered = 0;  ///< window probes since the peer's last segment
+  std::uint8_t unanswered = 0;  ///< window probes and time-outs since the peer's last segment
 
  private:
   enum StateFlag : std::uint8_t {
