@@ -72,7 +72,7 @@ struct Dctcp {
   }
 };
 
-/// What the sender is doing about congestion.
+/// The reaction to congestion that is in progress.
 enum class Phase : std::uint8_t {
   open,       ///< nothing is believed to be lost
   reduction,  ///< the window is being reduced because of ECN, or because a tail loss probe repaired a loss

@@ -26,7 +26,7 @@
 
 namespace neap::net::tcp {
 
-/// What the sender needs to know of an acceptable segment with the flag ACK. The caller MUST have checked that `number` is at most `nxt`.
+/// The fields of an acceptable segment with the flag ACK that matter to the sender. The caller MUST have checked that `number` is at most `nxt`.
 struct Acknowledgement {
   std::uint64_t now_us;                 ///< the boot clock
   std::uint32_t number;                 ///< SEG.ACK
