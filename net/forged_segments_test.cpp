@@ -250,7 +250,7 @@ TEST_F(ForgedSegments, ChallengesComeAgainAfterHalfASecond) {
   }
 }
 
-// lwIP keeps the listener of a half-open connection in the place of the connection (lwip-patches/0029). The end of either must be without
+// A half-open connection refers to its listener, in the place of a handler. The end of either must be without
 // effect for the other.
 enum class HalfOpenEnd { reset, time_out, listener_ends };
 class HalfOpen : public ::testing::TestWithParam<HalfOpenEnd> {};

@@ -104,6 +104,8 @@ constexpr NamedCount<net::Counters> net_counts[] = {
     {"net.connections_refused", &net::Counters::connections_refused},
     {"net.connections_reset", &net::Counters::connections_reset},
     {"net.segments_refused", &net::Counters::segments_refused},
+    {"net.options_malformed", &net::Counters::options_malformed},
+    {"net.icmp_errors", &net::Counters::icmp_errors},
     {"net.challenge_acks", &net::Counters::challenge_acks},
     {"net.dhcp_renewals", &net::Counters::dhcp_renewals},
     {"net.dhcp_naks", &net::Counters::dhcp_naks},

@@ -34,7 +34,7 @@ struct SegmentAddresses6 {
 
 /// The random factors of a hash. `addresses` are odd.
 struct TableSecret {
-  std::array<std::uint64_t, 4> addresses{1, 1, 1, 1};
+  std::array<std::uint64_t, 8> addresses{1, 1, 1, 1, 1, 1, 1, 1};
   std::uint64_t ports = 1;
 
   [[nodiscard]] static TableSecret random() noexcept;
@@ -42,10 +42,12 @@ struct TableSecret {
   [[nodiscard]] std::uint64_t hash(const SegmentAddresses& key) const noexcept {
     return key.addresses * addresses[0] + std::uint64_t{key.ports} * ports;
   }
+  /// Each half of a word has its own factor. With whole words, the highest bits of two words would cancel out whatever the factors are.
   [[nodiscard]] std::uint64_t hash(const SegmentAddresses6& key) const noexcept {
     std::uint64_t sum = std::uint64_t{key.ports} * ports;
-    for (std::size_t i = 0; i < addresses.size(); ++i) sum += key.addresses[i] * addresses[i];
-    // The sum's upper bits depend on all bits of all words.
+    for (std::size_t i = 0; i < key.addresses.size(); ++i) {
+      sum += (key.addresses[i] & 0xFFFF'FFFF) * addresses[2 * i] + (key.addresses[i] >> 32) * addresses[2 * i + 1];
+    }
     return sum;
   }
 };

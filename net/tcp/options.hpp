@@ -13,13 +13,9 @@
 #include <cstring>
 #include <span>
 
-namespace neap::net::tcp {
+#include "net/tcp/sequence.hpp"
 
-/// The bytes of a sequence space from `begin` up to `end`, without `end`.
-struct SackBlock {
-  std::uint32_t begin = 0, end = 0;
-  friend bool operator==(const SackBlock&, const SackBlock&) = default;
-};
+namespace neap::net::tcp {
 
 struct Timestamps {
   std::uint32_t value = 0, echo = 0;  ///< TSval and TSecr, in host byte order
@@ -38,9 +34,9 @@ struct Options {
   std::uint8_t window_shift = 0;  ///< only in a SYN, at most `window_shift_max`; valid if `has_window_shift`
   std::uint8_t sack_count = 0;    ///< number of valid entries in `sack`
   bool has_timestamps = false, has_window_shift = false, sack_permitted = false;
-  std::array<SackBlock, sack_blocks_max> sack;  ///< in the order of the segment; the limits are not checked
+  std::array<SequenceRange, sack_blocks_max> sack;  ///< in the order of the segment; the limits are not checked
 
-  [[nodiscard]] std::span<const SackBlock> sack_blocks() const noexcept { return {sack.data(), sack_count}; }
+  [[nodiscard]] std::span<const SequenceRange> sack_blocks() const noexcept { return {sack.data(), sack_count}; }
 };
 
 /// Reads `bytes`, all that follows the first 20 bytes of the header, into `options`, which MUST be new. MSS, window scale and
@@ -81,7 +77,7 @@ inline void write_timestamps(std::byte* at, Timestamps timestamps) noexcept {
 [[nodiscard]] constexpr std::size_t sack_bytes(std::size_t blocks) noexcept { return blocks == 0 ? 0 : 4 + 8 * blocks; }
 
 /// Writes two NOPs and the SACK option with `blocks`, at most as many as fit behind the other options. Returns its length.
-std::size_t write_sack(std::byte* at, std::span<const SackBlock> blocks) noexcept;
+std::size_t write_sack(std::byte* at, std::span<const SequenceRange> blocks) noexcept;
 
 /// The options of a SYN or a SYN-ACK that this machine sends.
 struct SynOptions {

@@ -27,6 +27,7 @@ struct StreamPart {
   Buffer data;                     ///< may be empty if `fin`
   std::uint32_t memory_bytes = 0;  ///< the memory that `data` occupies
   bool fin = false;                ///< the peer sends no byte behind `data`
+  bool copied = false;             ///< `data` occupies none of the card's buffers
 };
 
 /// The segments of one connection that are out of order, and the blocks that its next acknowledgements report.
@@ -41,11 +42,6 @@ class OutOfOrder {
     std::uint32_t bytes_dropped = 0;   ///< the bytes of these ranges, or of the segment if it is not kept although it has new bytes
   };
 
-  OutOfOrder() = default;
-  OutOfOrder(OutOfOrder&&) noexcept;
-  OutOfOrder& operator=(OutOfOrder&&) noexcept;
-  ~OutOfOrder();
-
   /// True if no range is kept and no duplicate has to be reported.
   [[nodiscard]] bool empty() const noexcept { return state_ == nullptr; }
   /// Returns the memory of all ranges, in bytes, including this object's own.
@@ -53,7 +49,8 @@ class OutOfOrder {
   [[nodiscard]] std::size_t ranges() const noexcept;
 
   /// Keeps a segment that begins behind `next`, the next byte in order, and ends in the window. Bytes that are there already are not
-  /// replaced, unless the segment contains the whole range. `memory_bytes_max` bounds `memory_bytes()`.
+  /// replaced, unless the segment contains the whole range. Of several FINs, the first one counts, and bytes behind it are dropped.
+  /// `memory_bytes_max` bounds `memory_bytes()`.
   Inserted insert(StreamPart&& segment, std::uint32_t next, std::size_t memory_bytes_max) noexcept;
   /// Records that the bytes from `begin` up to `end` have arrived twice (RFC 2883). For a segment before the next byte; `insert` does it
   /// for others.
@@ -67,37 +64,45 @@ class OutOfOrder {
   /// Writes the SACK blocks of an acknowledgement with the number `next`: first a duplicate (RFC 2883, 4), then the range of the segment
   /// that arrived last, then the others in the order of their last report (RFC 2018, 4). Returns their number. Duplicates are reported
   /// once.
-  [[nodiscard]] std::size_t sack_blocks(std::uint32_t next, std::span<SackBlock> blocks) noexcept;
+  [[nodiscard]] std::size_t sack_blocks(std::uint32_t next, std::span<SequenceRange> blocks) noexcept;
 
   /// Drops all ranges, because memory is short. Returns the number of bytes.
   std::uint32_t drop_all() noexcept;
-  /// Replaces the payload of ranges that occupy more than twice their bytes by a copy: `Buffer copy(Buffer&& data, std::uint32_t&
-  /// memory_bytes)`, which may return `data` itself if there is no memory. Each range is offered once for its bytes.
+  /// Offers the payload of each range that may occupy the card's buffers for a copy, at most once: `Buffer copy(Buffer&& data,
+  /// std::uint32_t& memory_bytes)`. It may return `data` itself, if there is no memory.
   template <class Copy>
   void compact(Copy copy) noexcept;
 
  private:
   struct Range {
-    std::uint32_t begin = 0, end = 0;  // `end`: without FIN
+    std::uint32_t begin = 0, end = 0;
     Buffer data;
     std::uint32_t memory_bytes = 0;
-    bool fin = false;
+    bool copied = false;
   };
   struct State;
+  struct Delete {
+    void operator()(State* state) const noexcept;
+  };
 
   [[nodiscard]] std::size_t memory_of_state() const noexcept;
   [[nodiscard]] bool first_reaches(std::uint32_t next) const noexcept;
   [[nodiscard]] std::span<Range> all_ranges() noexcept;
+  [[nodiscard]] bool make_state() noexcept;
   void release_if_empty() noexcept;
+  void count_memory() noexcept;
 
-  std::unique_ptr<State> state_;
+  std::unique_ptr<State, Delete> state_;
 };
 
 template <class Copy>
 void OutOfOrder::compact(Copy copy) noexcept {
   for (Range& range : all_ranges()) {
-    if (range.memory_bytes > 2 * (range.end - range.begin)) range.data = copy(std::move(range.data), range.memory_bytes);
+    if (range.copied) continue;
+    range.data = copy(std::move(range.data), range.memory_bytes);
+    range.copied = true;
   }
+  count_memory();
 }
 
 }  // namespace neap::net::tcp
