@@ -113,6 +113,7 @@ struct Flow {
   bool limited_before = false;        ///< and in the round before
   bool undo_possible = false;         ///< the last reduction may prove unnecessary
   bool undo_resent = false;           ///< something was sent again in the phase
+  bool after_time_out = false;        ///< the phase that may be undone began with a time-out
   bool partial = false;               ///< recovery has had an acknowledgement of new data
   bool echo_valid = false;            ///< `first_resent_ms` is valid
   std::uint32_t probe_end = 0;        ///< TLP.end_seq

@@ -176,6 +176,7 @@ void SendState::take_duplicates(Progress& progress, SplitSegment split) noexcept
     if (f.phase == Phase::recovery && before(una, f.recover)) mark_head_lost(split);
   } else if (progress.duplicate) {
     if (duplicates_ != 0xFF) ++duplicates_;
+    if (f.phase == Phase::timed_out) return;  // they may come of the retransmissions
     const std::uint32_t outstanding = nxt - una - std::min(nxt - una, f.lost);
     if (f.sacked + mss <= outstanding - std::min(outstanding, std::uint32_t{mss})) {
       f.sacked += mss;

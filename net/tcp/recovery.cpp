@@ -20,7 +20,7 @@ void SendState::begin_reduction(Phase phase) noexcept {
   f.probing = f.hold_retransmissions = false;
   f.forward_probe = ForwardProbe::none;
   f.slow_start = {};
-  f.partial = false;
+  f.partial = f.after_time_out = false;
   f.undo_possible = phase == Phase::recovery;
   // Segments that were sent again before, and are not acknowledged, count as if they were sent again in this phase.
   f.undo_bytes = 0;
@@ -49,7 +49,7 @@ void SendState::reduce(const Progress& progress) noexcept {
     may_send = static_cast<std::int64_t>(share / f.reduction_window) - f.reduction_sent;
   } else {
     may_send = std::max<std::int64_t>(std::int64_t{f.reduction_delivered} - f.reduction_sent, progress.delivered);
-    if (progress.acked != 0 && progress.lost == 0) may_send += mss;
+    if (f.reduction_sent == 0 || (progress.acked != 0 && progress.lost == 0)) may_send += mss;
     may_send = std::min<std::int64_t>(may_send, ssthresh - flight);
   }
   // The first retransmission is sent at once.
@@ -79,7 +79,7 @@ void SendState::undo() noexcept {
   cwnd = std::max(cwnd, f.prior_window);
   ssthresh = std::max(ssthresh, f.prior_threshold);
   f.cubic = f.prior_cubic;
-  if (f.phase == Phase::recovery) f.reordering_seen = true;
+  if (f.phase != Phase::timed_out && !f.after_time_out) f.reordering_seen = true;
   // The acknowledgement of a segment that was sent twice may have been that of the original, so its time is not known.
   if (f.phase == Phase::timed_out) f.recent_valid = false;
   f.undo_possible = f.hold_retransmissions = false;
@@ -122,12 +122,19 @@ void SendState::after_time_out(const Acknowledgement& ack, Progress& progress) n
   f.hold_retransmissions = false;
   if (may_undo(progress)) return undo();
   if (f.forward_probe == ForwardProbe::second) {
-    if (progress.original_delivered && f.undo_possible) return undo();                                             // step 3.b
-    if (progress.newly_sacked || progress.duplicate || progress.acked != 0) f.forward_probe = ForwardProbe::none;  // step 3.a
-  } else if (f.forward_probe == ForwardProbe::first && progress.acked != 0 && before(una, f.recover)) {
-    f.recover = nxt;
-    f.hold_retransmissions = ack.more_queued && before(nxt, una + window);
-    f.forward_probe = f.hold_retransmissions ? ForwardProbe::second : ForwardProbe::none;  // step 2.b
+    if (progress.original_delivered && f.undo_possible) return undo();  // step 3.b
+    if (progress.newly_sacked || progress.duplicate || progress.acked != 0) {
+      f.forward_probe = ForwardProbe::none;
+      cwnd = std::max(cwnd, 3U * mss);  // step 3.a
+    }
+  } else if (f.forward_probe == ForwardProbe::first) {
+    if (progress.acked != 0 && before(una, f.recover) && ack.more_queued && before(nxt, una + window)) {
+      f.recover = nxt;
+      f.hold_retransmissions = true;
+      f.forward_probe = ForwardProbe::second;  // step 2.b
+    } else if (progress.acked != 0 || progress.duplicate) {
+      f.forward_probe = ForwardProbe::none;  // step 2.a
+    }
   }
   if (at_or_after(una, f.recover)) {
     f.forward_probe = ForwardProbe::none;
@@ -159,15 +166,13 @@ void SendState::react(const Acknowledgement& ack, Progress& progress, SplitSegme
   if (f.lost > lost_before) progress.lost = f.lost - lost_before;
   if (f.lost != 0 && (f.phase == Phase::open || f.phase == Phase::reduction)) {
     begin_reduction(Phase::recovery);
-  } else if (ack.ece && has(uses_ecn) && f.phase == Phase::open && head != nullptr) {
+  } else if (ack.ece && has(uses_ecn) && f.phase == Phase::open) {
     begin_reduction(Phase::reduction);
     f.cwr_due = true;
   }
   if (f.phase == Phase::recovery || f.phase == Phase::reduction) {
     reduce(progress);
-  } else if (progress.acked != 0) {
-    grow(progress.acked, milliseconds(ack.now_us));
-  } else if (f.reordering_seen && progress.delivered != 0) {
+  } else if (progress.delivered != 0 && (progress.acked != 0 || f.reordering_seen)) {
     grow(progress.delivered, milliseconds(ack.now_us));
   }
   if (head == nullptr && f.phase == Phase::open) f.check_pending = false;

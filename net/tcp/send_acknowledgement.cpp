@@ -164,7 +164,7 @@ SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegme
   if (new_round) begin_round();
   const bool unusual_ack = duplicate || progress.dsack || progress.newly_sacked || f.probing || ack.ece;
   if (f.phase == Phase::open && (f.sacked | f.lost) == 0 && !unusual_ack) [[likely]] {
-    if (progress.acked != 0) grow(progress.acked, milliseconds(ack.now_us));
+    if (progress.delivered != 0) grow(progress.delivered, milliseconds(ack.now_us));
   } else {
     react(ack, progress, split);
     if (head != nullptr && head->has(SentSegment::lost)) {

@@ -26,7 +26,8 @@
 
 namespace neap::net::tcp {
 
-/// The fields of an acceptable segment with the flag ACK that matter to the sender. The caller MUST have checked that `number` is at most `nxt`.
+/// The fields of an acceptable segment with the flag ACK that matter to the sender. The caller MUST have checked that `number` is at most
+/// `nxt`.
 struct Acknowledgement {
   std::uint64_t now_us;                 ///< the boot clock
   std::uint32_t number;                 ///< SEG.ACK

@@ -319,7 +319,7 @@ TEST_F(Sender, AProvenTimeOutStartsSlowly) {
   send_segments(2);
   now_us += 100'000;
   acknowledge(1'000, {{10'000, 11'000}});
-  EXPECT_EQ(resend().size(), 1U);
+  EXPECT_EQ(resend(), (std::vector<std::uint32_t>{1'000, 2'000}));
   EXPECT_EQ(state.ssthresh, 7 * mss);
 }
 

@@ -116,6 +116,7 @@ SendState::Action SendState::time_out(std::uint64_t now_us, SplitSegment split) 
       begin_reduction(Phase::recovery);
     }
     f.phase = Phase::timed_out;
+    f.after_time_out = true;
     f.forward_probe = new_loss || repeated ? ForwardProbe::first : ForwardProbe::none;
     f.hold_retransmissions = f.probing = false;
     f.recover = nxt;
