@@ -137,6 +137,14 @@ bool ConnectionState::take_ack(const IncomingSegment& segment) noexcept {
     challenge();
     return false;
   }
+  const bool ece = ecn_ && segment.has(flag::ece);
+  if (state_ >= TcpState::established && send_.plain(number) && segment.options.sack_count == 0 && !ece) {
+    release_acknowledged(send_.ack_all(stack_.now_us()));
+    send_.update_window(segment.sequence, number, segment.window << send_shift_);
+    acknowledged_ = true;
+    progress_s_ = stack_.now_s();
+    return true;
+  }
   const bool has_echo = timestamps_ && segment.options.has_timestamps;
   const tcp::SendState::Acknowledged done =
       send_.on_ack({.now_us = stack_.now_us(),
@@ -147,7 +155,7 @@ bool ConnectionState::take_ack(const IncomingSegment& segment) noexcept {
                     .sack = sack_ ? segment.options.sack_blocks() : std::span<const tcp::SequenceRange>{},
                     .echoed_ms = has_echo ? segment.options.timestamps.echo - timestamp_offset_ : 0,
                     .has_echo = has_echo,
-                    .ece = ecn_ && segment.has(flag::ece),
+                    .ece = ece,
                     .more_queued = waiting_bytes() != 0},
                    &OutgoingSegment::split);
   if (done.segments != nullptr) release_acknowledged(done.segments);

@@ -99,6 +99,13 @@ void ConnectionState::take_payload(IncomingSegment& segment) noexcept {
     fin = false;
     acknowledgements_.require_now();
   }
+  if (!out_of_order_.empty()) [[unlikely]] {
+    // No byte follows a FIN, whatever the peer sends later.
+    if (const auto last = out_of_order_.fin(); last.has_value() && tcp::before(*last, begin + bytes)) {
+      bytes = tcp::before(begin, *last) ? *last - begin : 0;
+      fin = false;
+    }
+  }
   if (bytes != 0 && stack_.refuses(*this)) {
     stack_.counters().payload_refused.add();
     acknowledgements_.require_now();

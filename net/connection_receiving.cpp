@@ -210,7 +210,7 @@ class JoinedPayload {
     } else {
       release_acknowledged(&acked);
     }
-  } else if (newly_acknowledged != 0) {
+  } else if (newly_acknowledged != 0 || send_.flow != nullptr) {
     take_plain_ack(sequence, acknowledgement, window, bytes, echo);
   } else {
     send_.update_window(sequence, acknowledgement, window);

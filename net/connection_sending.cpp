@@ -236,7 +236,8 @@ OutgoingSegment* ConnectionState::make_segment(std::uint32_t bytes) noexcept {
 
 // --- The application's bytes -------------------------------------------------------------------------------------------------------------
 [[gnu::always_inline]] inline bool ConnectionState::has_frame() const noexcept {
-  return ordinary_ && ready_ == nullptr && queued_.empty() && send_.nxt == send_.una;
+  const bool open = ordinary_ || (state_ == TcpState::established && !end_wanted_ && !abort_wanted_);
+  return open && ready_ == nullptr && queued_.empty() && send_.nxt == send_.una;
 }
 
 [[gnu::always_inline]] inline void ConnectionState::make_ready(OutgoingSegment& made) noexcept {

@@ -261,7 +261,7 @@ void Stack::send_bare(const BareSegment& segment) noexcept {
   headers.window = segment.window;
   headers.ip_bytes = static_cast<std::uint16_t>(ip_bytes_min + tcp_bytes_min + options_bytes);
   headers.set_checksum(0);
-  std::memcpy(made->payload() - options_bytes, segment.options.data(), options_bytes);
+  if (options_bytes != 0) std::memcpy(made->payload() - options_bytes, segment.options.data(), options_bytes);
   made->headers_bytes = static_cast<std::uint16_t>(SegmentHeaders::bytes + options_bytes);
   static_cast<void>(send_copy_of(*made, false));
   OutgoingSegment::release(*made);

@@ -208,6 +208,10 @@ OutOfOrder::Inserted OutOfOrder::insert(StreamPart&& segment, std::uint32_t next
   return result;
 }
 
+std::optional<std::uint32_t> OutOfOrder::fin() const noexcept {
+  return state_ != nullptr && state_->has_fin ? std::optional(state_->fin_at) : std::nullopt;
+}
+
 bool OutOfOrder::first_reaches(std::uint32_t next) const noexcept {
   return (state_->count > 0 && at_or_before(state_->ranges[0].begin, next)) || (state_->has_fin && at_or_before(state_->fin_at, next));
 }

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "net/buffer.hpp"
@@ -57,6 +58,8 @@ class OutOfOrder {
   void report_duplicate(std::uint32_t begin, std::uint32_t end) noexcept;
   /// True if `take_next` returns bytes or FIN: bytes arrived in order up to `next`, without it. 3 instructions if there is no range.
   [[nodiscard]] bool has_next(std::uint32_t next) const noexcept { return state_ != nullptr && first_reaches(next); }
+  /// The sequence number of a FIN that has arrived out of order.
+  [[nodiscard]] std::optional<std::uint32_t> fin() const noexcept;
   /// Removes the first range, which contains `next` or begins there, and returns its bytes from `next` on. `has_next` MUST be true. The
   /// returned part is empty and without FIN if a segment in order has replaced the range.
   [[nodiscard]] StreamPart take_next(std::uint32_t next) noexcept;

@@ -90,7 +90,9 @@ std::uint32_t SendState::room(std::uint64_t now_us, std::uint32_t queued) noexce
   if (usable < queued) {
     bytes = usable - usable % mss;
     if (bytes == 0) {
-      if (by_window < mss && usable == by_window && by_window != 0 && 2 * std::uint64_t{by_window} >= window_max) bytes = by_window;
+      // A window of a few bytes would make segments of a few bytes (CVE-2019-11479). The window probe's timer sends them, slowly.
+      if (by_window < mss && usable == by_window && by_window >= least_segment_bytes && 2 * std::uint64_t{by_window} >= window_max)
+        bytes = by_window;
     } else if (flow != nullptr && flow->phase == Phase::open && flow->sacked == 0 && outstanding != 0 && bytes < burst_bytes_max) {
       // A long segment costs as much as a short one. So shortly after the last one, when the next acknowledgement is near, the sender waits
       // for a third of the window.

@@ -65,6 +65,8 @@ class SendState {
     SentSegment* acknowledged = nullptr;  ///< a part that was acknowledged before; the owner releases it
   };
   static constexpr std::uint32_t initial_window_segments = 10;  // RFC 6928
+  /// The peer's window makes no shorter segments, except those of a window probe.
+  static constexpr std::uint32_t least_segment_bytes = 88;
   /// A segment that is not acknowledged for so long ends the connection, as on Linux with tcp_retries2 = 15. RFC 9293 asks for 100 s.
   static constexpr std::uint32_t give_up_s = 924;
   static constexpr std::uint32_t burst_bytes_max = 0xFFFF - 120;  ///< payload of the longest segment that a card cuts up
