@@ -201,8 +201,7 @@ void ConnectionState::take_fin() noexcept {
     default:
       break;
   }
-  if (!close_wanted_ && !abort_wanted_ && handler_ != nullptr)
-    call_handler([](ConnectionHandler& handler) { handler.peer_closed(); });
+  if (!close_wanted_ && !abort_wanted_ && handler_ != nullptr) call_handler([](ConnectionHandler& handler) { handler.peer_closed(); });
   if (state_ == TcpState::fin_wait_2 && !abort_wanted_) enter_time_wait();
 }
 

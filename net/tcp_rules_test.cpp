@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Rules of TCP that a peer can see: options, selective acknowledgements, resets, path MTU, delayed acknowledgements. The peer's segments are
-// made by hand.
+// Rules of TCP that a peer can see: options, selective acknowledgements, resets, path MTU, delayed acknowledgements. The peer's segments
+// are made by hand.
 #include <gtest/gtest.h>
 
 #include <optional>
