@@ -83,7 +83,7 @@ ConnectionState::Agreement ConnectionState::agree(const IncomingSegment& segment
           .window_scale = options.has_window_shift,
           .sack = tcp::settings.sack && options.sack_permitted,
           .timestamps = tcp::settings.timestamps && options.has_timestamps,
-          .ecn = segment.has(flag::ece) && segment.has(flag::cwr)};
+          .ecn = tcp::settings.ecn && segment.has(flag::ece) && segment.has(flag::cwr)};
 }
 
 void ConnectionState::use(const Agreement& agreement) noexcept {

@@ -122,10 +122,10 @@ void ConnectionState::take_payload(IncomingSegment& segment) noexcept {
     keep_out_of_order(segment, bytes, fin);
     return;
   }
+  if (out_of_order_.ranges() != 0) acknowledgements_.require_now();  // RFC 5681, 4.2: it fills a gap, or a part of one
   if (bytes != 0) take_in_order(segment, skip, bytes);
   if (receive_.next() != begin + bytes) return;  // memory was short
   if (out_of_order_.has_next(receive_.next())) {
-    acknowledgements_.require_now();
     take_from_out_of_order();
   } else if (fin && !gone()) {
     take_fin();
@@ -161,7 +161,7 @@ void ConnectionState::keep_out_of_order(IncomingSegment& segment, std::uint32_t 
   tcp::StreamPart part{.begin = segment.sequence, .fin = fin};
   if (bytes != 0) part.data = pieces_of(segment, 0, bytes, &release_waiting, part.memory_bytes);
   const std::size_t memory_max = std::size_t{receive_.limit_bytes()} * out_of_order_factor;
-  const tcp::OutOfOrder::Inserted inserted = out_of_order_.insert(std::move(part), receive_.next(), memory_max);
+  const tcp::OutOfOrder::Inserted inserted = out_of_order_.insert(std::move(part), receive_.next(), memory_max, sack_);
   if (inserted.bytes_dropped != 0) stack_.counters().out_of_order_dropped.add();
 }
 
@@ -200,8 +200,7 @@ void ConnectionState::take_fin() noexcept {
     default:
       break;
   }
-  if (!close_wanted_ && !abort_wanted_ && handler_ != nullptr)
-    call_handler([](ConnectionHandler& handler) { handler.peer_closed(); });
+  if (!close_wanted_ && !abort_wanted_ && handler_ != nullptr) call_handler([](ConnectionHandler& handler) { handler.peer_closed(); });
   if (state_ == TcpState::fin_wait_2 && !abort_wanted_) enter_time_wait();
 }
 
