@@ -225,12 +225,12 @@ void Stack::reset_connections_of_others() noexcept {
   for (std::uint32_t chain = 0; chain < table_.chains(); ++chain) {
     for (ConnectionState* connection = table_.first_of(chain); connection != nullptr;) {
       ConnectionState* const next = connection->chain_next;
-      if (static_cast<std::uint32_t>(connection->sent_addresses().addresses) == connections_address_) {
-        // its own address is the machine's again
-      } else if (connection->listener() != nullptr) {
-        connection->drop_half_open();
-      } else {
-        connection->request_abort();
+      if (static_cast<std::uint32_t>(connection->sent_addresses().addresses) != connections_address_) {
+        if (connection->listener() != nullptr) {
+          connection->drop_half_open();
+        } else {
+          connection->request_abort();
+        }
       }
       connection = next;
     }
