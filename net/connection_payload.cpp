@@ -122,7 +122,7 @@ void ConnectionState::take_payload(IncomingSegment& segment) noexcept {
     keep_out_of_order(segment, bytes, fin);
     return;
   }
-  if (!out_of_order_.empty()) acknowledgements_.require_now();  // RFC 5681, 4.2: it fills a part of a gap
+  if (out_of_order_.ranges() != 0) acknowledgements_.require_now();  // RFC 5681, 4.2: it fills a gap, or a part of one
   if (bytes != 0) take_in_order(segment, skip, bytes);
   if (receive_.next() != begin + bytes) return;  // memory was short
   if (out_of_order_.has_next(receive_.next())) {

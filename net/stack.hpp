@@ -239,6 +239,7 @@ class Stack final : public FrameReceiver {
   /// Returns false if the next hop's address is not known. `remote`: as in a packet.
   [[nodiscard]] bool find_neighbour(std::uint32_t remote, std::uint8_t (&mac)[6]) noexcept;
   void ask_for_neighbour(std::uint32_t remote) noexcept;
+  [[nodiscard]] bool has_route(Ipv4Address remote) const noexcept { return next_hop_of(std::byteswap(remote.value)) != 0; }
   [[nodiscard]] bool offloads_checksums() const noexcept { return offloads_checksums_; }
   /// Fills in the checksums of a frame with complete headers in its first piece.
   void fill_in_checksums(TransmitPieces pieces) noexcept;
