@@ -332,12 +332,13 @@ void ConnectionState::retain(ReceivedPiece& piece) noexcept {
   const std::uint32_t options_bytes = options_bytes_of(at);
   const std::uint32_t bytes = payload_bytes_of(frame, extent.bytes, options_bytes);
   if (bytes == no_payload_length) return 0;
-  if (bytes == 0 && received.size() != 1 && may_follow(received[1], received[0]) && supersedes(received[1], at)) {
+  ConnectionState* const connection = table_.find(addresses_of(at));
+  if (connection == nullptr) return 0;
+  if (bytes == 0 && received.size() != 1 && may_follow(received[1], received[0]) && connection->sender().is_open() &&
+      supersedes(received[1], at)) {
     release_chain(&frame);
     return 1;
   }
-  ConnectionState* const connection = table_.find(addresses_of(at));
-  if (connection == nullptr) return 0;
   return connection->take_segment(ArrivedSegment(at + tcp_at), options_bytes, bytes, extent.buffers, received);
 }
 

@@ -95,9 +95,28 @@ ConnectionState::Sent ConnectionState::acknowledge(std::uint32_t sequence) noexc
 }
 
 // --- Old bytes ---------------------------------------------------------------------------------------------------------------------------
+/// Sends a segment as frames with copies of its payload: the card does not cut up segments (any more), or the neighbour is not known.
+ConnectionState::Sent ConnectionState::transmit_in_frames(OutgoingSegment& segment) noexcept {
+  const unsigned last_flags = flags_of(segment);
+  for (std::uint32_t at = 0; at < segment.bytes;) {
+    const std::uint32_t bytes = std::min<std::uint32_t>(send_.mss, segment.bytes - at);
+    OutgoingSegment* const frame = OutgoingSegment::make(bytes);
+    if (frame == nullptr) return Sent::refused;
+    segment.copy_payload(at, {frame->payload(), bytes});
+    const bool last = at + bytes == segment.bytes;
+    const Sent sent = transmit(*frame, segment.sequence + at, last ? last_flags : last_flags & ~(flag::fin | flag::psh));
+    OutgoingSegment::release(*frame);
+    if (sent != Sent::done) return Sent::refused;
+    at += bytes;
+  }
+  return Sent::done;
+}
+
 ConnectionState::Sent ConnectionState::resend(OutgoingSegment& segment, std::uint64_t now_us) noexcept {
   if (segment.references != 1) stack_.reap();
-  if (transmit(segment, segment.sequence, flags_of(segment)) != Sent::done) return Sent::refused;
+  const bool whole = segment.bytes <= send_.mss || (stack_.sends_long_segments() && resolve());
+  const Sent sent = whole ? transmit(segment, segment.sequence, flags_of(segment)) : transmit_in_frames(segment);
+  if (sent != Sent::done) return Sent::refused;
   send_.resent(segment, now_us);
   stack_.counters().retransmissions.add();
   return Sent::done;

@@ -261,6 +261,7 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   /// Sends `made`, which has the next bytes, and gives it to the sender. If the card has no room, it becomes `ready_`.
   [[nodiscard]] Sent pass_new(OutgoingSegment& made, std::uint64_t now_us) noexcept;
   [[nodiscard]] Sent send_fin(std::uint64_t now_us) noexcept;
+  [[nodiscard]] Sent transmit_in_frames(OutgoingSegment& segment) noexcept;
   [[nodiscard]] Sent resend(OutgoingSegment& segment, std::uint64_t now_us) noexcept;
   /// Sends an acknowledgement alone, with the number `sequence`.
   [[nodiscard]] Sent acknowledge(std::uint32_t sequence) noexcept;

@@ -88,6 +88,24 @@ unsigned OutgoingSegment::pieces_of(std::span<TransmitPiece> pieces) noexcept {
   return count;
 }
 
+void OutgoingSegment::copy_payload(std::uint32_t at, std::span<std::byte> to) noexcept {
+  require(at <= bytes && to.size() <= bytes - at, "a part of a segment's payload is copied", at);
+  if (kind == Kind::inside) {
+    std::memcpy(to.data(), payload() + at, to.size());
+    return;
+  }
+  for (const Buffer::Piece* piece = data().first(); piece != nullptr && !to.empty(); piece = piece->next) {
+    if (at >= piece->bytes) {
+      at -= piece->bytes;
+      continue;
+    }
+    const std::size_t part = std::min<std::size_t>(to.size(), piece->bytes - at);
+    std::memcpy(to.data(), piece->data + at, part);
+    to = to.subspan(part);
+    at = 0;
+  }
+}
+
 Buffer OutgoingSegment::as_buffer(OutgoingSegment& segment) noexcept {
   if (segment.kind == Kind::chain) {
     Buffer data = std::move(segment.data());

@@ -57,6 +57,9 @@ struct OutgoingSegment : tcp::SentSegment {
   /// Writes the frame's pieces into `pieces`. Returns their number; 0 if there are more than `pieces` has room for.
   [[nodiscard]] unsigned pieces_of(std::span<TransmitPiece> pieces) noexcept;
 
+  /// Copies payload from the byte at `at` on. The segment MUST have so many bytes.
+  void copy_payload(std::uint32_t at, std::span<std::byte> to) noexcept;
+
   /// Returns an object for `bytes` of payload, at most `payload_bytes_max`; null without memory. It has one reference.
   [[nodiscard]] static OutgoingSegment* make(std::size_t bytes) noexcept;
   /// Returns a segment with this payload, which MUST NOT be empty; null, with no change, without memory.

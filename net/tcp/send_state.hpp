@@ -88,6 +88,10 @@ class SendState {
     const std::uint32_t absent = flow->sacked + flow->lost;
     return outstanding - std::min(outstanding, absent);
   }
+  /// True if nothing is believed to be lost. Then an acknowledgement may be dropped if a later one has a greater number.
+  [[nodiscard]] bool is_open() const noexcept {
+    return (flow == nullptr || flow->phase == Phase::open) && (state_flags_ & (head_lost | in_recovery)) == 0;
+  }
   /// True if the whole queue, with so many bytes, may be sent now as one segment. False says nothing; ask `room`.
   [[nodiscard, gnu::always_inline]] bool fits(std::uint32_t bytes) const noexcept {
     return flow == nullptr && bytes <= mss && nxt - una + bytes <= std::min(window, cwnd) && (state_flags_ & unusual) == 0;
