@@ -16,6 +16,7 @@
 #include <span>
 #include <utility>
 
+#include "kernel/memory/size_classes.hpp"
 #include "kernel/net_device.hpp"
 #include "kernel/panic.hpp"
 #include "net/buffer.hpp"
@@ -92,7 +93,7 @@ struct OutgoingSegment : tcp::SentSegment {
   [[nodiscard]] static OutgoingSegment& of(tcp::SentSegment& segment) noexcept { return static_cast<OutgoingSegment&>(segment); }
   /// The memory that the object occupies, without referenced bytes.
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
-    return size_class < classes ? object_bytes(size_class) : sizeof(OutgoingSegment) + bytes;
+    return size_class < classes ? heap_bytes_of_class[size_class] : sizeof(OutgoingSegment) + bytes;
   }
   /// Returns this core's spare objects to malloc (for tests that look for leaks).
   static void trim() noexcept;
@@ -103,6 +104,12 @@ struct OutgoingSegment : tcp::SentSegment {
   /// An object of class c has 320 + 256 c bytes, which the heap (kernel/memory/size_classes.hpp) rounds up by at most a ninth.
   static constexpr std::size_t smallest_bytes = 320, step_bytes = 256, classes = 6;
   static constexpr std::uint8_t large_class = classes;
+  static constexpr std::array<std::uint16_t, classes> heap_bytes_of_class = [] {
+    std::array<std::uint16_t, classes> bytes{};
+    for (std::size_t i = 0; i < classes; ++i)
+      bytes[i] = static_cast<std::uint16_t>(neap::memory::heap_bytes(smallest_bytes + i * step_bytes));
+    return bytes;
+  }();
   /// Limit of a core's spare objects of all classes together. Further ones are returned to malloc, so that a burst of replies does not
   /// occupy memory for ever. An event takes at most 64 frames, whose short replies need 20 KiB.
   static constexpr std::size_t spare_bytes_max = std::size_t{32} * 1024;
