@@ -7,7 +7,7 @@
 #
 # `neap_libraries` builds all of it.
 include(CMakePackageConfigHelpers)
-set(libraries neap_kernel neap_x86 neap_boot neap_net neap_ixgbe neap_observe)
+set(libraries neap_kernel neap_x86 neap_boot neap_address neap_net neap_ixgbe neap_observe)
 add_custom_target(neap_libraries)
 add_dependencies(neap_libraries ${libraries})
 
@@ -22,7 +22,7 @@ export(EXPORT NeapTargets FILE "${PROJECT_BINARY_DIR}/${package_folder}/NeapTarg
 install(DIRECTORY kernel DESTINATION include/neap
   FILES_MATCHING PATTERN "*.hpp" PATTERN x86 EXCLUDE PATTERN libc EXCLUDE PATTERN testdata EXCLUDE PATTERN "crc32c.hpp" EXCLUDE
   PATTERN "*_testing.hpp" EXCLUDE PATTERN "*_fixture.hpp" EXCLUDE)
-install(FILES net/buffer.hpp net/network.hpp net/object_pool.hpp net/payload_reference.hpp DESTINATION include/neap/net)
+install(FILES net/address.hpp net/buffer.hpp net/network.hpp net/object_pool.hpp net/payload_reference.hpp DESTINATION include/neap/net)
 install(FILES observe/allow_list.hpp observe/control.hpp observe/ebbrt_lines.hpp observe/options.hpp
   DESTINATION include/neap/observe)
 install(DIRECTORY drivers DESTINATION include/neap FILES_MATCHING PATTERN "*.hpp" PATTERN "test_card.hpp" EXCLUDE)

@@ -15,8 +15,14 @@ target_compile_options(neap_common INTERFACE
   "$<BUILD_INTERFACE:-ffile-prefix-map=${neap_source_from_build}=.>"
   "$<BUILD_INTERFACE:-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.>"
   "$<BUILD_INTERFACE:-ffile-prefix-map=${PROJECT_BINARY_DIR}/=>"
-  "$<INSTALL_INTERFACE:-ffile-prefix-map=$<INSTALL_PREFIX>=neap>"
-  -ftls-model=local-exec)
+  "$<INSTALL_INTERFACE:-ffile-prefix-map=$<INSTALL_PREFIX>=neap>")
+# A shared object cannot have variables at a fixed offset from the thread pointer, so it finds its per-core variables by a call.
+option(NEAP_SHARED "Make libneap_network.so, the network as a shared object of the host" OFF)
+if(NEAP_SHARED)
+  set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+else()
+  target_compile_options(neap_common INTERFACE -ftls-model=local-exec)
+endif()
 
 # Boost's headers, for applications: from Debian's package, as the launcher fetched it; or the host's own.
 set(NEAP_BOOST_INCLUDE "" CACHE PATH "Folder that holds boost/")

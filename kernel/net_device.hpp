@@ -52,7 +52,8 @@ struct ReceiveBuffer {
 /// from its descriptor by masks. If a card has a result in another bit than `ReceiveInfo`, its driver shifts that bit.
 class ReceiveInfo {
  public:
-  // Results of checksums. If none of these bits is set, the card did not check.
+  // Results of checksums. If none of these bits is set, the card did not check. The header of IPv6 has no checksum, so a frame of IPv6
+  // never has `ip_good`.
   static constexpr std::uint32_t l4_good = 1 << 5;  ///< the checksum of TCP or UDP is right
   static constexpr std::uint32_t ip_good = 1 << 6;  ///< the checksum of the IPv4 header is right
   static constexpr std::uint32_t bad = 1 << 7;      ///< one of the two checksums is wrong
@@ -75,8 +76,10 @@ class ReceiveInfo {
   [[nodiscard]] constexpr bool l4_checksum_good() const noexcept { return (word_ & l4_good) != 0; }
   [[nodiscard]] constexpr bool ip_checksum_good() const noexcept { return (word_ & ip_good) != 0; }
   [[nodiscard]] constexpr bool checksum_bad() const noexcept { return (word_ & bad) != 0; }
-  /// True if the card has found both checksums right.
+  /// True if the card has found both checksums of a frame of IPv4 right.
   [[nodiscard]] constexpr bool checksums_good() const noexcept { return (word_ & (l4_good | ip_good | bad)) == (l4_good | ip_good); }
+  /// True if the card has found the only checksum of a frame of IPv6 right, which is that of TCP or UDP.
+  [[nodiscard]] constexpr bool ipv6_checksum_good() const noexcept { return (word_ & (l4_good | bad)) == l4_good; }
   [[nodiscard]] constexpr std::uint32_t rss_type() const noexcept { return static_cast<std::uint32_t>(word_ & hash_type_mask); }
   [[nodiscard]] constexpr std::uint32_t rss_hash() const noexcept { return static_cast<std::uint32_t>(word_ >> 32); }
   [[nodiscard]] constexpr std::uint16_t vlan_tag() const noexcept { return static_cast<std::uint16_t>(word_ >> 16); }
@@ -102,10 +105,12 @@ struct TransmitPiece {
 enum class Checksums : std::uint8_t { none = 0, ipv4 = 1, tcp_ipv6 = 2, tcp_ipv4 = 3, udp_ipv6 = 4, udp_ipv4 = 5 };
 
 /// The work of a card on an outgoing frame. The IPv4 header's checksum field MUST be zero. The checksum field of TCP or UDP MUST hold the
-/// sum of the pseudo-header, folded and not inverted. The sum includes the length, except for a frame that the card segments. The struct
-/// has eight bytes, so it is passed in a register, and two structs are compared like two numbers.
+/// sum of the pseudo-header, folded and not inverted. The sum includes the length, except for a frame that the card segments. In such a
+/// frame, the length field of the IP header MUST be zero. The struct has eight bytes, so it is passed in a register, and two structs are
+/// compared like two numbers.
 struct TransmitOffload {
-  std::uint8_t l2_bytes = 14, l3_bytes = 0;
+  std::uint8_t l2_bytes = 14;
+  std::uint8_t l3_bytes = 0;  ///< length of the IP header with options or extension headers; at least 20 for IPv4 and 40 for IPv6
   std::uint8_t l4_bytes = 0;  ///< length of the TCP or UDP header with options; needed for segmentation
   Checksums checksums = Checksums::none;
   std::uint16_t segment_bytes = 0;  ///< payload bytes of each segment that the card cuts; 0: no segmentation
@@ -181,6 +186,9 @@ struct NetDeviceIdentity {
   std::uint16_t vendor_id = 0x8086;  ///< of PCI; Intel's, unless the driver states another one
 };
 
+/// An IPv6 address in network byte order.
+using Ipv6Octets = std::span<const std::uint8_t, 16>;
+
 class NetDevice {
  public:
   virtual ~NetDevice() = default;
@@ -199,6 +207,11 @@ class NetDevice {
   /// ports. All arguments are in host byte order and as in the received frame: `source` is the peer.
   [[nodiscard]] virtual unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                                 std::uint16_t destination_port) const noexcept = 0;
+
+  /// Like `receiving_core`, for TCP or UDP over IPv6. The addresses are in network byte order. Filters that a device has for IPv4 only do
+  /// not apply.
+  [[nodiscard]] virtual unsigned receiving_core_ipv6(Ipv6Octets source_ip, Ipv6Octets destination_ip, std::uint16_t source_port,
+                                                     std::uint16_t destination_port) const noexcept = 0;
 
   /// Replaces the set of group addresses whose frames the device receives; broadcast frames are always received. A second call on the same
   /// core replaces the first. MUST NOT be called while the device is being closed.

@@ -5,6 +5,7 @@
 // the first frame arrives. For each set bit of the input, the 32 bits of the key from that bit's position on are XORed into the hash.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -41,6 +42,20 @@ constexpr std::array<std::uint8_t, 40> key = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b
   const std::array<std::uint32_t, 3> words{source_ip, destination_ip, std::uint32_t{source_port} << 16 | destination_port};
   std::array<std::uint8_t, sizeof words> input{};
   for (std::size_t i = 0; i < input.size(); ++i) input[i] = static_cast<std::uint8_t>(words[i / 4] >> (24 - 8 * (i % 4)));
+  return hash(input);
+}
+
+/// The hash of a TCP or UDP frame over IPv6. Addresses in network byte order, ports in host byte order.
+[[nodiscard]] constexpr std::uint32_t hash_ipv6(std::span<const std::uint8_t, 16> source_ip,
+                                                std::span<const std::uint8_t, 16> destination_ip, std::uint16_t source_port,
+                                                std::uint16_t destination_port) noexcept {
+  std::array<std::uint8_t, 36> input{};
+  std::copy(source_ip.begin(), source_ip.end(), input.begin());
+  std::copy(destination_ip.begin(), destination_ip.end(), input.begin() + 16);
+  for (std::size_t i = 0; i < 2; ++i) {
+    input[32 + i] = static_cast<std::uint8_t>(source_port >> (8 - 8 * i));
+    input[34 + i] = static_cast<std::uint8_t>(destination_port >> (8 - 8 * i));
+  }
   return hash(input);
 }
 

@@ -73,13 +73,13 @@ void Connection::set_delayed_acknowledgements(bool on) {
 
 Endpoint Connection::local() const noexcept {
   const SegmentAddresses sent = ConnectionState::of(*this).sent_addresses();
-  return {.address = {std::byteswap(static_cast<std::uint32_t>(sent.addresses))},
+  return {.address = Ipv4Address{std::byteswap(static_cast<std::uint32_t>(sent.addresses))},
           .port = std::byteswap(static_cast<std::uint16_t>(sent.ports))};
 }
 
 Endpoint Connection::remote() const noexcept {
   const SegmentAddresses received = ConnectionState::of(*this).key();
-  return {.address = {std::byteswap(static_cast<std::uint32_t>(received.addresses))},
+  return {.address = Ipv4Address{std::byteswap(static_cast<std::uint32_t>(received.addresses))},
           .port = std::byteswap(static_cast<std::uint16_t>(received.ports))};
 }
 

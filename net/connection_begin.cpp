@@ -95,7 +95,7 @@ void ConnectionState::use(const Agreement& agreement) noexcept {
   ecn_ = agreement.ecn;
   const auto mtu = static_cast<std::uint16_t>(std::min<std::uint32_t>(link_mtu, peer_mss_ + headers_bytes));
   const std::uint32_t now_s = stack_.now_s();
-  path_mtu_.start(mtu, stack_.path_mtu_cache().find(remote().address.value, now_s), tcp::mtu_min_4, now_s);
+  path_mtu_.start(mtu, stack_.path_mtu_cache().find(remote().address.v4().value, now_s), tcp::mtu_min_4, now_s);
 }
 
 std::uint32_t ConnectionState::mss_of_path() const noexcept {

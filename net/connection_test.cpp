@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(Tso, FullRing, ::testing::ValuesIn(policy::segmentation
 
 TEST_F(ConnectionTest, RefusalAndTimeOutAreReported) {
   EXPECT_EQ(world.connect({.address = server_address, .port = 9}, recording(std::make_shared<Record>())), ErrorCode::closed);
-  EXPECT_EQ(world.connect({.address = {0x0A000063}, .port = 9}, recording(std::make_shared<Record>())), ErrorCode::timeout);
+  EXPECT_EQ(world.connect({.address = Ipv4Address{0x0A000063}, .port = 9}, recording(std::make_shared<Record>())), ErrorCode::timeout);
   world.machine.run(0, [&]() -> task<void> {
     const Result<void> elsewhere = co_await world.client->connect(service(7), recording(std::make_shared<Record>()));
     EXPECT_EQ(elsewhere.error().code, ErrorCode::unsupported);

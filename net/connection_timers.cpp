@@ -104,7 +104,7 @@ bool ConnectionState::run_sender_timer(std::uint64_t now_us) noexcept {
     stack_.reap();
     if (send_.head != nullptr && path_mtu_.timed_out(send_.head->bytes + 40 + (timestamps_ ? 12 : 0), stack_.now_s())) {
       send_.change_mss(mss_of_path(), now_us);
-      stack_.path_mtu_cache().set(remote().address.value, path_mtu_.mtu(), stack_.now_s());
+      stack_.path_mtu_cache().set(remote().address.v4().value, path_mtu_.mtu(), stack_.now_s());
     }
   }
   const tcp::SendState::Action action = send_.on_timer(now_us, static_cast<std::uint32_t>(waiting_bytes()), &OutgoingSegment::split);
@@ -161,7 +161,7 @@ void ConnectionState::too_big(std::uint32_t sequence, std::uint16_t reported_mtu
   if (gone() || state_ < TcpState::established) return;
   const std::uint32_t now_s = stack_.now_s();
   if (!path_mtu_.reported_too_big(reported_mtu, quoted_bytes, sequence, send_.una, send_.nxt, now_s)) return;
-  stack_.path_mtu_cache().set(remote().address.value, path_mtu_.mtu(), now_s);
+  stack_.path_mtu_cache().set(remote().address.v4().value, path_mtu_.mtu(), now_s);
   send_.change_mss(mss_of_path(), stack_.now_us());
   ordinary_ = false;
   stack_.mark_dirty(*this);

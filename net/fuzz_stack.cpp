@@ -183,7 +183,7 @@ class Case {
     return choice == habits ? control_port : choice == habits + 1 ? 77 : echo_port;
   }
   void open_peer() {
-    Peer peer{.from = {.address = {0x0A000010 + choices_.below(8)}, .port = next_port_++},
+    Peer peer{.from = {.address = Ipv4Address{0x0A000010 + choices_.below(8)}, .port = next_port_++},
               .to = {.address = machine_address, .port = static_cast<std::uint16_t>(first_port + choices_.below(habits))},
               .sequence = choices_.bits(4),
               .window = static_cast<std::uint16_t>(choices_.below(2) == 0 ? 0xFFFF : choices_.bits(2) >> choices_.below(17))};
@@ -269,7 +269,7 @@ class Case {
     if (near) unresolved_ = true;
     for (std::uint32_t count = choices_.below(8) == 0 ? 1500 : choices_.below(100); count > 0; --count) {
       const std::uint32_t number = flooded_++;
-      const Endpoint from{.address = {near ? 0x0A000100 + number % 4000 : 0xAC100000 + number},
+      const Endpoint from{.address = Ipv4Address{near ? 0x0A000100 + number % 4000 : 0xAC100000 + number},
                           .port = static_cast<std::uint16_t>(number | 1)};
       arrive(frame_of({.from = from,
                        .to = {.address = machine_address, .port = port},
@@ -281,7 +281,7 @@ class Case {
   }
   void fragments() {
     fragments_ = true;
-    Bytes frame = frame_of({.from = {.address = {0x0A000010 + choices_.below(8)}, .port = 1},
+    Bytes frame = frame_of({.from = {.address = Ipv4Address{0x0A000010 + choices_.below(8)}, .port = 1},
                             .to = {.address = machine_address, .port = any_port()},
                             .flags = ack_flag},
                            card_.mac());
@@ -305,9 +305,9 @@ class Case {
     }
   }
   void datagram() {
-    Bytes frame = frame_of(
-        {.from = {.address = {0x0A000010 + choices_.below(300)}, .port = 9}, .to = {.address = machine_address, .port = datagram_port}},
-        card_.mac());
+    Bytes frame = frame_of({.from = {.address = Ipv4Address{0x0A000010 + choices_.below(300)}, .port = 9},
+                            .to = {.address = machine_address, .port = datagram_port}},
+                           card_.mac());
     frame[23] = choices_.below(2) == 0 ? std::byte{17} : std::byte{1};
     unresolved_ = true;
     for (std::size_t i = 34; i < frame.size(); ++i) {

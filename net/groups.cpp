@@ -95,6 +95,12 @@ void Groups::put_addresses(std::vector<MacAddress>& addresses) const {
   addresses.erase(repeated.begin(), repeated.end());
 }
 
+void put_filter_addresses(const StackGroup& group, const ipv6::Engine& engine, std::vector<MacAddress>& addresses) {
+  addresses.reserve(Groups::groups_max + ipv6::Listener::groups_max + 2);
+  group.groups.put_addresses(addresses);
+  if (group.ipv6_setting.mode != Ipv6Setting::Mode::off) engine.listener().put_addresses(addresses);
+}
+
 // --- Use by the stacks -------------------------------------------------------------------------------------------------------------------
 Result<void> Stack::join(Ipv4Address group, unsigned core) noexcept {
   require(primary() && this_core() == core_, "groups change on the first core", this_core());

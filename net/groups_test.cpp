@@ -240,7 +240,8 @@ TEST_F(GroupsTest, InvalidRequestsAreRefusedAndChangeNothing) {
   // Joins the maximum number of groups, and one more.
   constexpr Ipv4Address last{0xEF020000 + Groups::groups_max - 1};
   machine_->run(1, [&]() -> task<void> {
-    for (std::uint32_t address = last.value; address > 0xEF020000; --address) EXPECT_TRUE((co_await network_->join({address})).has_value());
+    for (std::uint32_t address = last.value; address > 0xEF020000; --address)
+      EXPECT_TRUE((co_await network_->join(Ipv4Address{address})).has_value());
   });
   EXPECT_EQ(change(0, other_group, true), static_cast<int>(ErrorCode::full));
   EXPECT_EQ(card_.multicast().size(), Groups::groups_max + 1);

@@ -33,26 +33,27 @@ Line& operator<<(Line& line, Ipv4Address address) {
 }
 
 /// The addresses of segments that a connection from `port` receives.
-SegmentAddresses key_of(Ipv4Address local, std::uint16_t port, Endpoint remote) noexcept {
-  return {.addresses = std::uint64_t{std::byteswap(local.value)} << 32 | std::byteswap(remote.address.value),
-          .ports = std::uint32_t{std::byteswap(port)} << 16 | std::byteswap(remote.port)};
+SegmentAddresses key_of(Ipv4Address local, std::uint16_t port, Ipv4Address remote, std::uint16_t remote_port) noexcept {
+  return {.addresses = std::uint64_t{std::byteswap(local.value)} << 32 | std::byteswap(remote.value),
+          .ports = std::uint32_t{std::byteswap(port)} << 16 | std::byteswap(remote_port)};
 }
 
 /// Returns a local port that no connection to `remote` uses and whose answers the card delivers to this core; 0 if there is none. As in RFC
 /// 6056, 3.3.3, the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So a
 /// port is reused only after all other ports were tried. The port's last connection may still be in TIME-WAIT at the peer.
-std::uint16_t choose_port(Stack& stack, const NetDevice& device, Ipv4Address local, Endpoint remote) noexcept {
+std::uint16_t choose_port(Stack& stack, const NetDevice& device, Ipv4Address local, Ipv4Address remote,
+                          std::uint16_t remote_port) noexcept {
   static const SipKey key{.low = machine::random_bits(), .high = machine::random_bits()};
   static constinit thread_local std::uint32_t ports_tried = 0;
   std::array<std::uint8_t, 10> input;
   std::memcpy(input.data(), &local.value, 4);
-  std::memcpy(input.data() + 4, &remote.address.value, 4);
-  std::memcpy(input.data() + 8, &remote.port, 2);
+  std::memcpy(input.data() + 4, &remote.value, 4);
+  std::memcpy(input.data() + 8, &remote_port, 2);
   const auto start = static_cast<std::uint32_t>(siphash(key, input) + ports_tried);
   for (std::uint32_t i = 0; i < local_ports; ++i) {
     const auto port = static_cast<std::uint16_t>(first_local_port + (start + i) % local_ports);
-    if (device.receiving_core(remote.address.value, local.value, remote.port, port) != this_core()) continue;
-    const SegmentAddresses addresses = key_of(local, port, remote);
+    if (device.receiving_core(remote.value, local.value, remote_port, port) != this_core()) continue;
+    const SegmentAddresses addresses = key_of(local, port, remote, remote_port);
     if (stack.listens(port) || stack.table().find(addresses) != nullptr || stack.is_in_time_wait(addresses)) continue;
     ports_tried += i + 1;
     return port;
@@ -62,7 +63,9 @@ std::uint16_t choose_port(Stack& stack, const NetDevice& device, Ipv4Address loc
 
 class NetworkOfStacks final : public NetworkControl {
  public:
-  NetworkOfStacks(NetDevice& device, unsigned first, unsigned cores) : group_{.device = device, .first = first, .cores = cores} {
+  NetworkOfStacks(NetDevice& device, const AddressSetting& setting, unsigned first, unsigned cores)
+      : group_{.device = device, .first = first, .cores = cores, .ipv6_setting = setting.ipv6} {
+    group_.ipv6_shared = std::make_unique<ipv6::Shared>(SipKey{.low = machine::random_bits(), .high = machine::random_bits()});
     group_.stacks = std::make_unique<std::atomic<Stack*>[]>(cores);
   }
 
@@ -78,8 +81,9 @@ class NetworkOfStacks final : public NetworkControl {
     if (!has_stack()) return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
     return group_.stack(this_core())->send_datagram(from_port, to, bytes);
   }
-  [[nodiscard]] task<Result<void>> join(Ipv4Address group) override { return change_group(group, true); }
-  [[nodiscard]] task<Result<void>> leave(Ipv4Address group) override { return change_group(group, false); }
+  [[nodiscard]] task<Result<void>> join(Address group) override { return change_group(group, true); }
+  [[nodiscard]] task<Result<void>> leave(Address group) override { return change_group(group, false); }
+  [[nodiscard]] std::vector<Address> ipv6_addresses() const override;
   [[nodiscard]] task<void> take_down() override;
 
   [[nodiscard]] task<Result<void>> start(AddressSetting setting);
@@ -88,7 +92,7 @@ class NetworkOfStacks final : public NetworkControl {
   [[nodiscard]] task<bool> make_stack(unsigned core);
   template <class Begin, class Undo>
   [[nodiscard]] task<Result<void>> on_all_or_none(Begin begin, Undo undo);
-  [[nodiscard]] task<Result<void>> change_group(Ipv4Address group, bool join);
+  [[nodiscard]] task<Result<void>> change_group(Address group, bool join);
   [[nodiscard]] unsigned end() const noexcept { return group_.first + group_.cores; }
   [[nodiscard]] bool has_stack() const noexcept { return this_core() >= group_.first && this_core() < end(); }
 
@@ -117,20 +121,26 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
     const bool link = group_.device.link_up();
     if (link && !asked) {
       netif_set_link_up(&primary.interface());
-      if (!setting.dhcp) {
+      primary.ipv6().begin();
+      if (setting.ipv4 && !setting.dhcp) {
         primary.set_addresses({.address = setting.address, .netmask = setting.netmask, .gateway = setting.gateway});
-      } else if (!primary.start_dhcp()) {
+      } else if (setting.ipv4 && !primary.start_dhcp()) {
         co_return failure(ErrorCode::out_of_memory, "no memory for a DHCP request");
       }
       asked = true;
     }
-    if (link && primary.addresses().address.value != 0) break;
+    if (link && (setting.ipv4 ? primary.addresses().address.value != 0 : primary.ipv6().ready())) break;
     co_await sleep_for(wait_step);
     waited += wait_step;
     if (waited % wait_report == milliseconds(0)) {
-      print("net: ", link ? "no answer to DHCP" : "no link", ", waiting for ", waited.count() / 1000, " s");
+      print("net: ",
+            !link          ? "no link"
+            : setting.ipv4 ? "no answer to DHCP"
+                           : "no IPv6 address",
+            ", waiting for ", waited.count() / 1000, " s");
     }
   }
+  if (!setting.ipv4) co_return Result<void>{};
   // The first core publishes the address in a separate event, which may run after this function. So the address is also set here, for cores
   // that answer packets before that event.
   const Addresses addresses = primary.addresses();
@@ -175,15 +185,16 @@ task<Result<void>> NetworkOfStacks::listen(std::uint16_t port, std::function<std
 
 task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) {
   if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
-  if (remote.port == 0 || remote.address.value == 0) co_return failure(ErrorCode::invalid, "no such address", remote.port);
+  if (remote.port == 0 || remote.address.is_unspecified()) co_return failure(ErrorCode::invalid, "no such address", remote.port);
+  if (!remote.address.is_v4()) co_return failure(ErrorCode::unsupported, "connections are made over IPv4 only", remote.port);
   require(acceptor != nullptr, "an outgoing connection has an acceptor", remote.port);
   Stack& stack = *group_.stack(this_core());
   const Ipv4Address local = stack.addresses().address;
-  if (local.value == 0 || !stack.has_route(remote.address))
+  if (local.value == 0 || !stack.has_route(remote.address.v4()))
     co_return failure(ErrorCode::invalid, "the machine has no address, or no route", remote.port);
-  const std::uint16_t port = choose_port(stack, group_.device, local, remote);
+  const std::uint16_t port = choose_port(stack, group_.device, local, remote.address.v4(), remote.port);
   if (port == 0) co_return failure(ErrorCode::full, "no local port is free", remote.port);
-  ConnectionState* const connection = stack.make_connection(key_of(local, port, remote), false);
+  ConnectionState* const connection = stack.make_connection(key_of(local, port, remote.address.v4(), remote.port), false);
   if (connection == nullptr) co_return failure(ErrorCode::full, "no room for another connection");
   ConnectAttempt attempt{.acceptor = std::move(acceptor), .done = {}, .limit = {}};
   connection->connect(attempt);
@@ -198,24 +209,40 @@ task<Result<void>> NetworkOfStacks::receive_datagrams(std::uint16_t port, Datagr
 
 // One event of the first core changes the table of groups and IGMP's state, and copies the addresses for the card's filter. A later event
 // sets the filter, so lwIP may send its first report of a group before the filter is set.
-task<Result<void>> NetworkOfStacks::change_group(Ipv4Address group, bool join) {
+task<Result<void>> NetworkOfStacks::change_group(Address group, bool join) {
   if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
-  if (!Groups::can_be_joined(group)) co_return failure(ErrorCode::invalid, "no group that can be joined (224.0.0.0/4)", group.value);
+  const bool can_be_joined =
+      group.is_v4() ? Groups::can_be_joined(group.v4()) : group.is_multicast() && group.scope() > 1 && group != ipv6::all_nodes;
+  if (!can_be_joined) co_return failure(ErrorCode::invalid, "no group that can be joined (224.0.0.0/4, ff00::/8)", group.low());
+  if (!group.is_v4() && group_.ipv6_setting.mode == Ipv6Setting::Mode::off) {
+    co_return failure(ErrorCode::unsupported, "IPv6 is off (ip6=)", group.low());
+  }
   const unsigned core = this_core();
   co_return co_await on_core(group_.first, [&]() -> task<Result<void>> {
     std::vector<MacAddress> addresses;
     try {
-      addresses.reserve(Groups::groups_max + 1);
+      addresses.reserve(Groups::groups_max + ipv6::Listener::groups_max + 2);
     } catch (const std::bad_alloc&) {
-      co_return failure(ErrorCode::out_of_memory, "no memory for the card's filter", group.value);
+      co_return failure(ErrorCode::out_of_memory, "no memory for the card's filter", group.low());
     }
     require(this_core() == group_.first, "groups change on the first core", this_core());
     Stack& primary = *group_.stack(group_.first);
-    if (Result<void> changed = join ? primary.join(group, core) : primary.leave(group, core); !changed) co_return changed;
-    group_.groups.put_addresses(addresses);
+    Result<void> changed = !group.is_v4() ? primary.ipv6().change_group(group, core, join)
+                           : join         ? primary.join(group.v4(), core)
+                                          : primary.leave(group.v4(), core);
+    if (!changed) co_return changed;
+    put_filter_addresses(group_, *primary.ipv6().engine(), addresses);
     co_await group_.device.set_multicast(std::move(addresses));
     co_return Result<void>{};
   });
+}
+
+std::vector<Address> NetworkOfStacks::ipv6_addresses() const {
+  std::vector<Address> addresses;
+  for (unsigned i = 0; i < ipv6::PublishedAddresses::entries_max; ++i) {
+    if (const auto entry = group_.ipv6_shared->addresses.entry(i); entry.bits != 0) addresses.push_back(entry.address);
+  }
+  return addresses;
 }
 
 task<void> NetworkOfStacks::take_down() {
@@ -235,7 +262,7 @@ task<void> NetworkOfStacks::take_down() {
 task<Result<std::unique_ptr<NetworkControl>>> bring_up(NetDevice& device, AddressSetting setting, unsigned first, unsigned cores) {
   if (cores == 0 || first + cores > core_count()) co_return failure(ErrorCode::invalid, "no core for a network stack", cores);
   try {
-    auto network = std::make_unique<NetworkOfStacks>(device, first, cores);
+    auto network = std::make_unique<NetworkOfStacks>(device, setting, first, cores);
     Result<void> started = co_await network->start(setting);
     if (!started.has_value()) {
       static_cast<void>(network.release());  // never freed, because the card may still refer to the network

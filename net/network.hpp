@@ -9,39 +9,37 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
+#include <vector>
 
 #include "kernel/arguments.hpp"
 #include "kernel/net_device.hpp"
 #include "kernel/task.hpp"
+#include "net/address.hpp"
 #include "net/buffer.hpp"
 
 namespace neap::net {
 
-/// An IPv4 address in host byte order.
-struct Ipv4Address {
-  std::uint32_t value = 0;
-  /// Parses "A.B.C.D"; no other characters are accepted.
-  [[nodiscard]] static std::optional<Ipv4Address> parse(std::string_view text);
-  [[nodiscard]] std::string to_string() const;
-  friend bool operator==(Ipv4Address, Ipv4Address) = default;
+/// How the machine gets its IPv6 addresses. Unless the mode is `off`, it has a link-local address.
+struct Ipv6Setting {
+  enum class Mode : std::uint8_t {
+    off,
+    automatic,  ///< by router advertisements (RFC 4862)
+    fixed,      ///< router advertisements are ignored
+  };
+  Mode mode = Mode::off;
+  Address address, gateway;  ///< of `fixed`; without a gateway, only the link's addresses are reached
+  unsigned prefix_bits = 0;
 };
 
-struct Endpoint {
-  Ipv4Address address;
-  std::uint16_t port = 0;
-  /// Parses "A.B.C.D:PORT"; neither part may be zero.
-  [[nodiscard]] static std::optional<Endpoint> parse(std::string_view text);
-};
-
-/// How the machine gets its address: static, or by DHCP (RFC 2131).
+/// How the machine gets its addresses: for IPv4 static, or by DHCP (RFC 2131).
 struct AddressSetting {
   bool dhcp = true;
   Ipv4Address address, netmask, gateway;
-  /// Reads `ip=dhcp` or `ip=A.B.C.D/LEN[,GATEWAY]` from the command line.
+  Ipv6Setting ipv6{};
+  bool ipv4 = true;  ///< false: IPv6 only
+  /// Reads `ip=dhcp`, `ip=A.B.C.D/LEN[,GATEWAY]` or `ip=off`, and `ip6=auto`, `ip6=off` or `ip6=ADDRESS/LEN[,GATEWAY]`, from the command
+  /// line. Without `ip6=`, the mode is `automatic`.
   static AddressSetting from(Arguments& arguments);
 };
 
@@ -157,6 +155,24 @@ struct CountersOf {
   Count neighbours_refused{};    ///< ARP announcements for which no entry was free
   Count unresolved_dropped{};    ///< packets dropped while waiting for a neighbour's address
   Count address_conflicts{};     ///< ARP packets of another machine with this machine's address
+  // IPv6 (ipv6/engine.hpp). All but the last two belong to the first core.
+  Count ipv6_malformed{};            ///< packets or extension headers that RFC 8200 refuses
+  Count ipv6_discovery_refused{};    ///< neighbour discovery messages that RFC 4861 refuses, such as from another network
+  Count ipv6_conflicts{};            ///< messages of another machine with this machine's address
+  Count ipv6_neighbours_refused{};   ///< neighbours for which a limit left no entry
+  Count ipv6_neighbours_recycled{};  ///< neighbours replaced by others
+  Count ipv6_waiting_dropped{};      ///< packets dropped while they waited for a neighbour's address
+  Count ipv6_routers_refused{};      ///< announced routers and prefixes beyond the lists' sizes, and announcements over the rate limit
+  Count ipv6_redirects_ignored{};
+  Count ipv6_fragments_refused{};  ///< fragments beyond a bound, malformed, or overlapping
+  Count ipv6_fragments_expired{};  ///< datagrams that did not become whole
+  Count ipv6_mtu_reduced{};        ///< reports of a smaller path MTU that were believed
+  Count ipv6_mtu_refused{};        ///< the same, not believed
+  Count ipv6_errors_sent{};        ///< ICMPv6 errors
+  Count ipv6_errors_limited{};     ///< ICMPv6 errors and echo replies to groups that the rate limit held back
+  Count ipv6_no_route{};
+  Count ipv6_received{};     ///< frames of IPv6
+  Count ipv6_tcp_dropped{};  ///< segments over IPv6 without a connection
   Count segments_received{}, segments_sent{}, retransmissions{};
   Count connections_open{}, connections_accepted{}, connections_made{};
   Count connections_refused{};  ///< refused by the acceptor, or for lack of memory
@@ -200,6 +216,7 @@ struct Waits {
   std::uint64_t groups_ms = 0;       ///< a delayed report of a multicast group
   std::uint64_t dhcp_ms = 0;         ///< an unanswered DHCP request, or the back-off after a refusal
   std::uint64_t lease_ms = 0;        ///< renewal of the address
+  std::uint64_t ipv6_ms = 0;         ///< IPv6: a neighbour or router asked, an address checked, a report delayed, a lifetime's end
 };
 [[nodiscard]] Waits waits() noexcept;
 
@@ -219,6 +236,8 @@ class Network {
   /// Returns 0.0.0.0 if the machine has no address, for example after the lease expired.
   [[nodiscard]] virtual Ipv4Address address() const noexcept = 0;
   [[nodiscard]] virtual Ipv4Address netmask() const noexcept = 0;
+  /// Returns the IPv6 addresses that the machine can use now. MAY be called on any core.
+  [[nodiscard]] virtual std::vector<Address> ipv6_addresses() const { return {}; }
   /// Returns the number of cores with a stack. These are the cores 0 to `cores() - 1`.
   [[nodiscard]] virtual unsigned cores() const noexcept = 0;
   [[nodiscard]] virtual NetDevice& device() const noexcept = 0;
@@ -234,15 +253,17 @@ class Network {
   /// port is in use), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> receive_datagrams(std::uint16_t port, DatagramReceiver receiver) = 0;
   /// Sends a copy of `bytes` from this core, at the end of the event, in fragments if the datagram is longer than a frame. UDP does not
-  /// confirm delivery. A datagram to a group stays on the local network. Errors: `invalid` (no receiver at `from_port`; invalid address or
-  /// size), `full`, `closed` (no link, no address), `unsupported` (no stack on this core), `out_of_memory`.
+  /// confirm delivery. A datagram to a group stays on the local network. `to` MAY be an IPv4 or IPv6 address. Errors: `invalid` (no
+  /// receiver at `from_port`; invalid address or size), `full`, `closed` (no link, no address), `unsupported` (no stack on this core),
+  /// `out_of_memory`.
   [[nodiscard]] virtual Result<void> send_datagram(std::uint16_t from_port, Endpoint to, std::span<const std::byte> bytes) = 0;
-  /// Adds this core to the group (224.0.0.0/4). The core then receives the group's datagrams at its UDP ports. The machine is a member of
-  /// all groups that its cores have joined, at most 256 groups. After an error nothing has changed. Errors: `invalid` (not a group's
-  /// address, joined already), `full`, `unsupported` (no stack on this core), `out_of_memory`.
-  [[nodiscard]] virtual task<Result<void>> join(Ipv4Address group) = 0;
+  /// Adds this core to the group (224.0.0.0/4, or ff00::/8 with a scope beyond the interface). The core then receives the group's datagrams
+  /// at its UDP ports. The machine is a member of all groups that its cores have joined, at most 256 groups of IPv4 and 64 of IPv6. After
+  /// an error nothing has changed. Errors: `invalid` (not a group's address, joined already), `full`, `unsupported` (no stack on this
+  /// core), `out_of_memory`.
+  [[nodiscard]] virtual task<Result<void>> join(Address group) = 0;
   /// Removes this core from the group. Errors: `invalid` (not joined), `unsupported`, `out_of_memory`.
-  [[nodiscard]] virtual task<Result<void>> leave(Ipv4Address group) = 0;
+  [[nodiscard]] virtual task<Result<void>> leave(Address group) = 0;
 };
 
 /// Calls `visit` for this core's open connections at the local port `port`, in steps: a call visits the connections of some chains of the

@@ -137,6 +137,8 @@ void Stack::link_changed(bool up) noexcept {
   } else {
     netif_set_link_down(&netif_);
   }
+  if (primary() && up) ipv6_.begin();
+  if (primary() && !up) ipv6_.end();
   want_checks();
 }
 
@@ -293,6 +295,28 @@ Counters Stack::snapshot() const noexcept {
   for (const stats_proto* const protocol : {&lwip.ip, &lwip.udp, &lwip.icmp}) all.dropped_checksum += value_of(protocol->chkerr);
   all.dropped_protocol += value_of(lwip.ip.drop);
   for (const stats_proto* const protocol : {&lwip.udp, &lwip.etharp}) all.dropped_protocol += value_of(protocol->proterr);
+  if (const ipv6::Engine* const engine = ipv6_.engine(); engine != nullptr) {
+    const ipv6::EngineCounters& of_engine = engine->counters();
+    const ipv6::Neighbours::Counters& neighbours = engine->neighbours().counters();
+    const ipv6::Reassembly::Counters& reassembly = engine->reassembly().counters();
+    all.ipv6_malformed = of_engine.malformed.value();
+    all.ipv6_discovery_refused = of_engine.discovery_refused.value();
+    all.ipv6_conflicts = of_engine.conflicts.value() + engine->addresses().counters().duplicates.value();
+    all.ipv6_neighbours_refused = neighbours.refused.value();
+    all.ipv6_neighbours_recycled = neighbours.recycled.value();
+    all.ipv6_waiting_dropped = neighbours.waiting_dropped.value();
+    all.ipv6_routers_refused = of_engine.routers_refused.value() + of_engine.advertisements_limited.value();
+    all.ipv6_redirects_ignored = of_engine.redirects_ignored.value();
+    all.ipv6_fragments_refused = reassembly.refused.value() + reassembly.malformed.value() + reassembly.overlaps.value();
+    all.ipv6_fragments_expired = reassembly.timed_out.value();
+    all.ipv6_mtu_reduced = of_engine.too_big_believed.value();
+    all.ipv6_mtu_refused = of_engine.too_big_refused.value();
+    all.ipv6_errors_sent = of_engine.errors_sent.value();
+    all.ipv6_errors_limited = of_engine.errors_limited.value();
+    all.ipv6_no_route = of_engine.no_route.value();
+    all.dropped_protocol += of_engine.not_for_us.value();
+    all.dropped_checksum += of_engine.bad_checksum.value();
+  }
   for (unsigned kind = 0; kind < MEMP_MAX; ++kind) all.dropped_memory += value_of(lwip_pools_[kind].refused);
   return all;
 }

@@ -30,6 +30,7 @@
 #include "net/listeners.hpp"
 #include "net/lwip/lwip_hooks.h"
 #include "net/network.hpp"
+#include "net/stack_ipv6.hpp"
 #include "net/stack_memory.hpp"
 #include "net/tcp/answer_limit.hpp"
 #include "net/tcp/connection_table.hpp"
@@ -52,6 +53,8 @@ struct OutgoingSegment;
 struct StackGroup {
   NetDevice& device;
   unsigned first = 0, cores = 0;
+  Ipv6Setting ipv6_setting{};
+  std::unique_ptr<ipv6::Shared> ipv6_shared{};
   std::atomic<std::uint32_t> address{0};          ///< host byte order; 0: no address
   std::atomic<std::uint32_t> netmask{0};          ///< host byte order
   std::unique_ptr<std::atomic<Stack*>[]> stacks;  ///< index: core - first
@@ -62,6 +65,9 @@ struct StackGroup {
     return stacks[core - first].load(std::memory_order_acquire);
   }
 };
+
+/// Appends the MAC addresses of all groups that the card has to receive.
+void put_filter_addresses(const StackGroup& group, const ipv6::Engine& engine, std::vector<MacAddress>& addresses);
 
 struct Addresses {
   Ipv4Address address, netmask, gateway;
@@ -77,6 +83,7 @@ struct StackTimes {
   std::uint64_t reassembly = never;  ///< every 1 s for 16 s after a fragment
   std::uint64_t reassembly_until = 0;
   std::uint64_t groups = never;       ///< every 100 ms while a report of a multicast group is delayed
+  std::uint64_t ipv6 = never;         ///< what the engine of IPv6 waits for
   std::uint64_t dhcp_fine = never;    ///< every 500 ms while a request is unanswered
   std::uint64_t dhcp_coarse = never;  ///< the renewal or the end of the lease
   std::uint64_t dhcp_counted = 0;     ///< lwIP's count of the lease's seconds is correct up to this time
@@ -112,6 +119,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] NetDevice& device() const noexcept { return group_.device; }
   [[nodiscard]] netif& interface() noexcept { return netif_; }
+  [[nodiscard]] StackIpv6& ipv6() noexcept { return ipv6_; }
   [[nodiscard]] CountersOf<Counter>& counters() noexcept { return counters_; }
   [[nodiscard]] Waits waits() noexcept;
   /// MAY be called on any core, but MUST NOT be called while the network is taken down.
@@ -322,12 +330,21 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] Result<void> receive_datagrams(std::uint16_t port, const DatagramReceiver& receiver);
   void end_datagrams(std::uint16_t port) noexcept;
   [[nodiscard]] Result<void> send_datagram(std::uint16_t from_port, Endpoint to, std::span<const std::byte> bytes) noexcept;
+  // IPv6 (stack_ipv6.cpp, datagrams.cpp). `transport_at` is the offset of the transport header in `frame`, behind a fixed header without
+  // extension headers. The stack owns `frame` from the call on. `info` tells whether the card has checked the transport's checksum.
+  void input_tcp6(ReceiveBuffer* frame, std::size_t transport_at, ReceiveInfo info) noexcept;
+  void input_udp6(ReceiveBuffer* frame, std::size_t transport_at, ReceiveInfo info) noexcept;
+  /// An error arrived about a packet that this machine may have sent. Returns true if a connection or port of this core has sent it.
+  [[nodiscard]] bool on_icmpv6_error(const IcmpV6Error& error) noexcept;
+  /// The machine has lost an address. Called on each core.
+  void on_address_removed(const Address& address) noexcept;
   // Groups (groups.cpp). `join` and `leave` MUST be called on the first core, for any core.
   [[nodiscard]] Result<void> join(Ipv4Address group, unsigned core) noexcept;
   [[nodiscard]] Result<void> leave(Ipv4Address group, unsigned core) noexcept;
   [[nodiscard]] bool wants_group(std::uint32_t group) const noexcept;
 
  private:
+  friend class StackIpv6;
   friend struct DatagramCallbacks;
   struct DatagramPort {
     DatagramReceiver receiver;
@@ -464,11 +481,17 @@ class Stack final : public FrameReceiver {
   Listener* listeners_ = nullptr;
   DatagramPort* datagram_ports_ = nullptr;
 
+  [[nodiscard]] Result<void> send_datagram6(std::uint16_t from_port, const Endpoint& to, std::span<const std::byte> bytes) noexcept;
+  /// Passes a datagram to the receiver of its port.
+  void deliver(DatagramPort& port, pbuf* data, const Endpoint& from, const Endpoint& to) noexcept;
+  [[nodiscard]] DatagramPort* find_port(std::uint16_t port) const noexcept;
+
   Timer timer_;
   std::uint64_t timer_due_ms_ = StackTimes::never;
   StackTimes times_;
   bool arp_dirty_ = false, groups_dirty_ = false;
   Addresses published_{};
+  StackIpv6 ipv6_{*this, group_};
 };
 
 }  // namespace neap::net

@@ -18,7 +18,7 @@ constexpr std::uint16_t attacked_port = 7, other_port = 8, control_port = 9;
 
 /// Returns an address that is not on the server's network. The server has no gateway, so no packet to this address causes an ARP request.
 Endpoint spoofed(unsigned number) {
-  return {.address = {0xAC100000U + number / 50'000}, .port = static_cast<std::uint16_t>(1024 + number % 50'000)};
+  return {.address = Ipv4Address{0xAC100000U + number / 50'000}, .port = static_cast<std::uint16_t>(1024 + number % 50'000)};
 }
 
 /// Delivers frames no faster than the core processes them.
@@ -154,7 +154,7 @@ TEST_P(Closing, EndsDespiteASlowPeer) {
     if (!acknowledges) connection.close();
     return handler;
   });
-  const Endpoint address{.address = {0x0A000042}, .port = 4000};
+  const Endpoint address{.address = Ipv4Address{0x0A000042}, .port = 4000};
   RawPeer peer(world.server_card, address, service(attacked_port));
   std::mutex lock;
   world.server_card.tap([&](const Bytes& frame) {
@@ -164,7 +164,7 @@ TEST_P(Closing, EndsDespiteASlowPeer) {
     peer.process(segment);
     return false;
   });
-  world.server_card.arrive(arp_answer(address.address, server_address, world.server_card.mac(), 1));
+  world.server_card.arrive(arp_answer(address.address.v4(), server_address, world.server_card.mac(), 1));
   peer.send(syn_flag);
   EXPECT_TRUE(HostMachine::wait_until([&] { return peer.answered.load(); }));
   peer.window = acknowledges ? 1 : 0xFFFF;
@@ -182,7 +182,7 @@ TEST_P(Closing, EndsDespiteASlowPeer) {
     if (seconds % 30 == 0 && !acknowledges) peer.send(ack_flag | psh_flag, Bytes(1));
     if (seconds % 30 == 0 && acknowledges) {
       ++peer.acknowledge;
-      world.server_card.arrive(arp_answer(address.address, server_address, world.server_card.mac(), 1));
+      world.server_card.arrive(arp_answer(address.address.v4(), server_address, world.server_card.mac(), 1));
     }
     // The peer answers every window probe.
     peer.send(ack_flag);
@@ -224,7 +224,8 @@ TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
   std::atomic<unsigned> questions{0}, echoed_bytes{0};  // declared before `world`, whose tap uses them
   std::mutex lock;
   TwoMachines world;
-  const std::array<Endpoint, 2> addresses{Endpoint{.address = {0x0A000042}, .port = 4000}, Endpoint{.address = {0x0A000043}, .port = 4000}};
+  const std::array<Endpoint, 2> addresses{Endpoint{.address = Ipv4Address{0x0A000042}, .port = 4000},
+                                          Endpoint{.address = Ipv4Address{0x0A000043}, .port = 4000}};
   RawPeer served_before(world.server_card, addresses[0], service(other_port)), fresh(world.server_card, addresses[1], service(other_port));
   world.listen(attacked_port, echoing());
   world.listen(other_port, echoing());
@@ -266,7 +267,7 @@ TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
   runner.pause();
   served_before.send(syn_flag);
   ASSERT_TRUE(HostMachine::wait_until([&] { return questions == 1; }));
-  world.server_card.arrive(announce(addresses[0].address, 2), 0);
+  world.server_card.arrive(announce(addresses[0].address.v4(), 2), 0);
   ASSERT_TRUE(HostMachine::wait_until([&] { return served_before.answered.load(); }));
   served_before.send(ack_flag);
   expect_served("nothing");
@@ -281,7 +282,7 @@ TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
   fresh.send(syn_flag);
   EXPECT_TRUE(HostMachine::wait_until([&] { return questions == 2; }));
   flood_near(20);
-  world.server_card.arrive(announce(addresses[1].address, 2), 0);
+  world.server_card.arrive(announce(addresses[1].address.v4(), 2), 0);
   EXPECT_TRUE(HostMachine::wait_until([&] { return fresh.answered.load(); }, 2s)) << "its request was displaced";
   const Counters counters = world.counters_of(0);
   EXPECT_GT(counters.neighbours_recycled, 4'000U);

@@ -119,6 +119,10 @@ void Stack::take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) n
     return;
   }
   const FrameHeaders headers = parse_headers(frame->data, frame->bytes);
+  if (headers.ethertype == ipv6::ethertype && group_.ipv6_setting.mode != Ipv6Setting::Mode::off) {
+    counters_.ipv6_received.add();
+    return ipv6_.receive(frame, bytes, info);
+  }
   const bool arp = headers.ethertype == ETHTYPE_ARP;
   if ((!arp && headers.ethertype != ETHTYPE_IP) || (arp && frame->bytes < ethernet_bytes + arp_bytes)) {
     counters_.dropped_malformed.add();
@@ -219,6 +223,7 @@ void Stack::pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexce
       if (stack == nullptr) return;
       stack->want_checks();
       const FrameHeaders headers = parse_headers(frame->data, frame->bytes);
+      if (headers.ethertype == ipv6::ethertype) return stack->ipv6_.receive_passed_on(frame.release(), info);
       stack->accept(frame.release(), headers, info);
     };
     if (spawn_on(core, std::move(there)).has_value()) {

@@ -276,7 +276,7 @@ TEST(Stack, SynFloodIsBounded) {
   TwoMachines world(options);
   world.listen(7, echoing());
   for (unsigned i = 0; i < 5000; ++i) {
-    const Endpoint from{.address = {0x0A000050}, .port = static_cast<std::uint16_t>(0x4000 + i)};
+    const Endpoint from{.address = Ipv4Address{0x0A000050}, .port = static_cast<std::uint16_t>(0x4000 + i)};
     world.server_card.arrive(frame_of({.from = from, .to = service(7), .sequence = i & 0xFF, .flags = syn_flag}, world.server_card.mac()));
     if (i % 200 == 0) world.machine.on(0, [] {});
   }

@@ -151,11 +151,12 @@ void Stack::update_timers() noexcept {
   const bool dhcp_waits = lease != nullptr && lease->request_timeout > 0;
   const std::uint8_t dhcp_state = lease != nullptr ? lease->state : std::uint8_t{DHCP_STATE_OFF};
   const bool changed = times_.time_wait < timer_due_ms_ || dhcp_waits != (times_.dhcp_fine != StackTimes::never) ||
-                       dhcp_state != times_.dhcp_state || arp_dirty_ || groups_dirty_ ||
+                       dhcp_state != times_.dhcp_state || arp_dirty_ || groups_dirty_ || ipv6_.due_ms() != times_.ipv6 ||
                        (times_.reassembly_until != 0 && times_.reassembly == StackTimes::never);
   if (!changed) return;
 
   const std::uint64_t now = boot_ms();
+  times_.ipv6 = ipv6_.due_ms();
   want(times_.dhcp_fine, dhcp_waits, now, DHCP_FINE_TIMER_MSECS);
   if (times_.dhcp_state == DHCP_STATE_OFF) times_.dhcp_counted = now;
   times_.dhcp_state = dhcp_state;
@@ -176,7 +177,7 @@ void Stack::update_timers() noexcept {
   }
 
   const std::uint64_t due =
-      std::min({times_.time_wait, times_.arp, times_.reassembly, times_.groups, times_.dhcp_fine, times_.dhcp_coarse});
+      std::min({times_.time_wait, times_.arp, times_.reassembly, times_.groups, times_.ipv6, times_.dhcp_fine, times_.dhcp_coarse});
   if (due == timer_due_ms_) return;
   timer_due_ms_ = due;
   if (due == StackTimes::never) {
@@ -213,6 +214,7 @@ void Stack::timer_fired() noexcept {
     times_.groups = StackTimes::never;
     groups_dirty_ = true;
   }
+  if (times_.ipv6 <= now) ipv6_.run_timers();
   if (std::min(times_.dhcp_fine, times_.dhcp_coarse) <= now) count_lease_seconds(now);
   if (times_.dhcp_fine <= now) {
     times_.dhcp_fine = now + DHCP_FINE_TIMER_MSECS;
@@ -238,7 +240,8 @@ Waits Stack::waits() noexcept {
           .reassembly_ms = left(times_.reassembly),
           .groups_ms = left(times_.groups),
           .dhcp_ms = left(times_.dhcp_fine),
-          .lease_ms = left(times_.dhcp_coarse)};
+          .lease_ms = left(times_.dhcp_coarse),
+          .ipv6_ms = left(ipv6_.due_ms())};
 }
 
 Waits waits() noexcept { return Stack::here() != nullptr ? Stack::here()->waits() : Waits{}; }

@@ -6,7 +6,7 @@
 namespace neap::observe {
 namespace {
 
-unsigned unproven_of(std::span<const Occupant> occupants, net::Ipv4Address address) noexcept {
+unsigned unproven_of(std::span<const Occupant> occupants, const net::Address& address) noexcept {
   return static_cast<unsigned>(
       std::count_if(occupants.begin(), occupants.end(), [&](const Occupant& one) { return !one.proven && one.address == address; }));
 }
@@ -33,7 +33,7 @@ struct Rank {
 
 }  // namespace
 
-Victim victim_for_newcomer(std::span<const Occupant> occupants, net::Ipv4Address address, std::uint64_t now_ns) noexcept {
+Victim victim_for_newcomer(std::span<const Occupant> occupants, const net::Address& address, std::uint64_t now_ns) noexcept {
   const auto had_its_time = [now_ns](const Occupant& one) {
     return one.answered || now_ns - std::min(now_ns, one.arrived_ns) >= protected_ns;
   };

@@ -31,7 +31,7 @@ enum class Activity : std::uint8_t {
 };
 
 struct Occupant {
-  net::Ipv4Address address;
+  net::Address address;
   std::uint64_t id = 0;  ///< increases in the order of arrival
   std::uint64_t arrived_ns = 0;
   std::uint64_t progress_ns = 0;  ///< time of the client's last progress
@@ -55,7 +55,7 @@ enum class Refusal : std::uint8_t {
 using Victim = std::expected<std::optional<std::size_t>, Refusal>;
 
 /// Selects the client that a newcomer from `address` displaces.
-[[nodiscard]] Victim victim_for_newcomer(std::span<const Occupant> occupants, net::Ipv4Address address, std::uint64_t now_ns) noexcept;
+[[nodiscard]] Victim victim_for_newcomer(std::span<const Occupant> occupants, const net::Address& address, std::uint64_t now_ns) noexcept;
 /// Selects the client that a newly proven client displaces: a closing client, otherwise the client that has been idle for longest,
 /// otherwise a client with a stalled command.
 [[nodiscard]] Victim victim_for_proven(std::span<const Occupant> occupants, std::uint64_t now_ns) noexcept;

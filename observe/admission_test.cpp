@@ -101,7 +101,7 @@ TEST(Admission, AWrongTokensDelayHoldsItsOwnAddressAndNoOther) {
   Places places;
   for (unsigned i = 0; i < unproven_per_address_max; ++i) ASSERT_TRUE(places.admit({1}));
   for (Occupant& one : places.present) one.activity = Activity::delayed;
-  EXPECT_EQ(victim_for_newcomer(places.present, {1}, 0).error(), Refusal::delayed);
+  EXPECT_EQ(victim_for_newcomer(places.present, net::Ipv4Address{1}, 0).error(), Refusal::delayed);
   for (std::uint32_t address = 2; address < 100; ++address) EXPECT_TRUE(places.admit({address})) << address;
   places.present.front().activity = Activity::idle;
   EXPECT_TRUE(places.admit({1}));
@@ -111,11 +111,11 @@ TEST(Admission, TheLongestIdleProvenClientIsDisplacedAndNoneThatMakesProgress) {
   std::vector<Occupant> clients;
   const std::uint64_t now_ns = 100'000'000'000;
   for (unsigned i = 0; i + 1 < clients_max; ++i) {
-    clients.push_back({.address = {1}, .id = i, .progress_ns = now_ns - i, .activity = Activity::busy, .proven = true});
+    clients.push_back({.address = net::Ipv4Address{1}, .id = i, .progress_ns = now_ns - i, .activity = Activity::busy, .proven = true});
   }
-  clients.push_back({.address = {1}, .id = 90, .progress_ns = 0, .activity = Activity::idle});  // unproven, so not counted
+  clients.push_back({.address = net::Ipv4Address{1}, .id = 90, .progress_ns = 0, .activity = Activity::idle});  // unproven, so not counted
   EXPECT_EQ(victim_for_proven(clients, now_ns), Victim(std::nullopt)) << "a place is free";
-  clients.push_back({.address = {1}, .id = 91, .progress_ns = now_ns, .activity = Activity::busy, .proven = true});
+  clients.push_back({.address = net::Ipv4Address{1}, .id = 91, .progress_ns = now_ns, .activity = Activity::busy, .proven = true});
   EXPECT_EQ(victim_for_proven(clients, now_ns).error(), Refusal::full);
   clients[3].progress_ns = now_ns - stalled_ns;
   EXPECT_EQ(victim_for_proven(clients, now_ns), Victim(3U)) << "stalled";

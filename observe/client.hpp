@@ -95,7 +95,7 @@ class Client {
   /// reset; the place is then free.
   [[nodiscard]] bool displace() noexcept;
   // MAY be called on any core:
-  [[nodiscard]] net::Ipv4Address address() const noexcept { return address_; }
+  [[nodiscard]] net::Address address() const noexcept { return address_; }
   /// True after the first line that was answered.
   [[nodiscard]] bool answered() const noexcept { return answered_.load(std::memory_order_relaxed); }
   [[nodiscard]] Activity activity() const noexcept { return activity_.load(std::memory_order_relaxed); }
@@ -118,7 +118,7 @@ class Client {
 
   Server& server_;
   net::Connection* connection_;  // null: the connection has ended
-  const net::Ipv4Address address_;
+  const net::Address address_;
   unsigned core_ = this_core();
   std::atomic<std::uint64_t> progress_ns_, held_bytes_{0};
   std::atomic<Activity> activity_{Activity::idle};

@@ -113,9 +113,11 @@ TEST(StreamRequest, NamesRunAndPositionsOnce) {
 TEST(AllowList, IsTheOwnNetworkByDefault) {
   const net::Ipv4Address own{0x0A000205}, mask{0xFFFFFF00};
   const AllowList list;
-  EXPECT_TRUE(list.allows({0x0A000202}, own, mask));
-  EXPECT_FALSE(list.allows({0x0A000302}, own, mask));
-  EXPECT_FALSE(list.allows({0x0A000202}, {0}, {0}));  // a machine without an address allows no client
+  EXPECT_TRUE(list.allows(net::Ipv4Address{0x0A000202}, own, mask));
+  EXPECT_FALSE(list.allows(net::Ipv4Address{0x0A000302}, own, mask));
+  EXPECT_TRUE(list.allows(*net::Address::parse("fe80::1"), own, mask));
+  EXPECT_FALSE(list.allows(*net::Address::parse("2001:db8::1"), own, mask));
+  EXPECT_FALSE(list.allows(net::Ipv4Address{0x0A000202}, {0}, {0}));  // a machine without an address allows no client
   EXPECT_EQ(list.to_string(own, mask), "10.0.2.0/24");
 }
 
@@ -132,7 +134,7 @@ TEST(AllowList, OfALargeNetworkOnlyTheNeighbourhoodIsAllowedByDefault) {
   }
   EXPECT_TRUE(list.allows(far, own, {0xFFFF0000}));
   EXPECT_FALSE(list.narrowed({0xFFFF0000}));
-  EXPECT_FALSE(list.allows({0x0A000204}, own, {0xFFFFFFFF}));
+  EXPECT_FALSE(list.allows(net::Ipv4Address{0x0A000204}, own, {0xFFFFFFFF}));
   const auto said = AllowList::parse("10.0.0.0/8");
   EXPECT_TRUE(said->allows(far, own, {0xFF000000}));
   EXPECT_FALSE(said->narrowed({0xFF000000}));
@@ -141,15 +143,24 @@ TEST(AllowList, OfALargeNetworkOnlyTheNeighbourhoodIsAllowedByDefault) {
 TEST(AllowList, TakesAddressesAndNetworks) {
   const auto list = AllowList::parse("10.1.2.3,192.168.0.0/16");
   ASSERT_TRUE(list.has_value());
-  EXPECT_TRUE(list->allows({0x0A010203}, {}, {}));
-  EXPECT_FALSE(list->allows({0x0A010204}, {}, {}));
-  EXPECT_TRUE(list->allows({0xC0A8FFFF}, {}, {}));
-  EXPECT_FALSE(list->allows({0xC0A90000}, {}, {}));
+  EXPECT_TRUE(list->allows(net::Ipv4Address{0x0A010203}, {}, {}));
+  EXPECT_FALSE(list->allows(net::Ipv4Address{0x0A010204}, {}, {}));
+  EXPECT_TRUE(list->allows(net::Ipv4Address{0xC0A8FFFF}, {}, {}));
+  EXPECT_FALSE(list->allows(net::Ipv4Address{0xC0A90000}, {}, {}));
   EXPECT_EQ(list->to_string({}, {}), "10.1.2.3/32,192.168.0.0/16");
-  EXPECT_TRUE(AllowList::parse("any")->allows({0x08080808}, {}, {}));
-  EXPECT_TRUE(AllowList::parse("0.0.0.0/0")->allows({0x08080808}, {}, {}));
+  EXPECT_FALSE(list->allows(*net::Address::parse("fe80::1"), {}, {}));
+  const auto of_both = AllowList::parse("10.0.0.0/8,2001:db8:1::/48");
+  ASSERT_TRUE(of_both.has_value());
+  EXPECT_TRUE(of_both->allows(net::Ipv4Address{0x0A000001}, {}, {}));
+  EXPECT_TRUE(of_both->allows(*net::Address::parse("2001:db8:1:ffff::1"), {}, {}));
+  EXPECT_FALSE(of_both->allows(*net::Address::parse("2001:db8:2::1"), {}, {}));
+  EXPECT_EQ(of_both->to_string({}, {}), "10.0.0.0/8,2001:db8:1::/48");
+  EXPECT_FALSE(AllowList::parse("0.0.0.0/0")->allows(*net::Address::parse("2001:db8::1"), {}, {}));
+  EXPECT_TRUE(AllowList::parse("any")->allows(*net::Address::parse("2001:db8::1"), {}, {}));
+  EXPECT_TRUE(AllowList::parse("any")->allows(net::Ipv4Address{0x08080808}, {}, {}));
+  EXPECT_TRUE(AllowList::parse("0.0.0.0/0")->allows(net::Ipv4Address{0x08080808}, {}, {}));
   for (const char* bad : {"", "10.1.2", "10.1.2.3.4", "10.1.2.256", "10.1.2.3/33", "10.1.2.3/16", "10.1.2.3,", "a.b.c.d", "10.1.2.0x3",
-                          "any,10.1.2.3", "10.1.2.3/", "10.1.2.3/+8", " 10.1.2.3"}) {
+                          "any,10.1.2.3", "10.1.2.3/", "10.1.2.3/+8", " 10.1.2.3", "2001:db8::/129", "2001:db8::1/64", "fe80::1%1"}) {
     EXPECT_FALSE(AllowList::parse(bad).has_value()) << bad;
   }
 }

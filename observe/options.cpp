@@ -109,7 +109,7 @@ void read_token(Arguments& arguments, Options& options) {
 
 void read_allow(Arguments& arguments, Options& options) {
   const std::string text =
-      arguments.text("control_allow", "", "clients that may use control: A.B.C.D[/LEN],... or any; by default the machine's own network");
+      arguments.text("control_allow", "", "clients that may use control: ADDRESS[/LEN],... or any; by default the machine's own network");
   if (text.empty()) return;
   if (auto list = AllowList::parse(text); list) {
     options.allow = std::move(*list);

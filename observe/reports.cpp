@@ -95,6 +95,23 @@ constexpr NamedCount<net::Counters> net_counts[] = {
     {"net.neighbours_refused", &net::Counters::neighbours_refused},
     {"net.unresolved_dropped", &net::Counters::unresolved_dropped},
     {"net.address_conflicts", &net::Counters::address_conflicts},
+    {"net.ipv6_malformed", &net::Counters::ipv6_malformed},
+    {"net.ipv6_discovery_refused", &net::Counters::ipv6_discovery_refused},
+    {"net.ipv6_conflicts", &net::Counters::ipv6_conflicts},
+    {"net.ipv6_neighbours_refused", &net::Counters::ipv6_neighbours_refused},
+    {"net.ipv6_neighbours_recycled", &net::Counters::ipv6_neighbours_recycled},
+    {"net.ipv6_waiting_dropped", &net::Counters::ipv6_waiting_dropped},
+    {"net.ipv6_routers_refused", &net::Counters::ipv6_routers_refused},
+    {"net.ipv6_redirects_ignored", &net::Counters::ipv6_redirects_ignored},
+    {"net.ipv6_fragments_refused", &net::Counters::ipv6_fragments_refused},
+    {"net.ipv6_fragments_expired", &net::Counters::ipv6_fragments_expired},
+    {"net.ipv6_mtu_reduced", &net::Counters::ipv6_mtu_reduced},
+    {"net.ipv6_mtu_refused", &net::Counters::ipv6_mtu_refused},
+    {"net.ipv6_errors_sent", &net::Counters::ipv6_errors_sent},
+    {"net.ipv6_errors_limited", &net::Counters::ipv6_errors_limited},
+    {"net.ipv6_no_route", &net::Counters::ipv6_no_route},
+    {"net.ipv6_received", &net::Counters::ipv6_received},
+    {"net.ipv6_tcp_dropped", &net::Counters::ipv6_tcp_dropped},
     {"net.segments_received", &net::Counters::segments_received},
     {"net.segments_sent", &net::Counters::segments_sent},
     {"net.retransmissions", &net::Counters::retransmissions},
@@ -136,6 +153,7 @@ constexpr NamedCount<net::Waits> net_waits[] = {
     {"groups_ms", &net::Waits::groups_ms},
     {"dhcp_ms", &net::Waits::dhcp_ms},
     {"lease_ms", &net::Waits::lease_ms},
+    {"ipv6_ms", &net::Waits::ipv6_ms},
 };
 
 constexpr NamedCount<Counters, Counters::Count> control_counts[] = {
@@ -232,6 +250,11 @@ task<std::string> report_status(const Request& request) {
   fields.number("clients", request.server.clients().count());
   fields.text("control_core", core_or_none(server.options().control_core));
   fields.text("address", server.network() == nullptr ? "none" : server.network()->address().to_string());
+  std::string ipv6;
+  if (server.network() != nullptr) {
+    for (const net::Address& address : server.network()->ipv6_addresses()) ipv6 += (ipv6.empty() ? "" : "+") + address.to_string();
+  }
+  fields.text("address6", ipv6.empty() ? "none" : ipv6);
   fields.text("token", server.options().token.empty() ? "no" : "yes");
   fields.text("dialect", server.options().dialect == Dialect::ebbrt ? "ebbrt" : "none");
   const log::Options& options = server.options().log;

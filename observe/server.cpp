@@ -76,7 +76,7 @@ task<Result<void>> Server::serve(net::Network& network) {
 }
 
 std::unique_ptr<net::ConnectionHandler> Server::accept(net::Connection& connection) {
-  const net::Ipv4Address peer = connection.remote().address;
+  const net::Address peer = connection.remote().address;
   if (!options_.allow.allows(peer, network_->address(), network_->netmask())) {
     count(counters_.refused_address);
     return reject(connection, peer.to_string() + " may not use control here (control_allow=)");

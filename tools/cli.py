@@ -173,6 +173,12 @@ def _parser() -> Parser:
     test = command("test", _call, "Run tests, by layer.")
     test.add_argument("names", nargs="*", metavar="LAYER|PATH")
 
+    drill = command("packetdrill", _call, "Run packetdrill's scripts against the network in virtual time.")
+    drill.add_argument("names", nargs="*", metavar="SCRIPT|FOLDER", help="default: all scripts of tests/packetdrill")
+    drill.add_argument("--library", metavar="FILE", help="another libneap_network.so than that of this checkout")
+    drill.add_argument("--all-failures", action="store_true", help="known deviations fail, too")
+    drill.add_argument("--judge", metavar="PROGRAM", help="compare the verdicts with those of Google's packetdrill")
+
     soak = command("soak", _call, "Run tests repeatedly; fuzzers get a share of the time.")
     soak.add_argument("names", nargs="*", metavar="LAYER")
     soak.add_argument("--minutes", type=float, default=60, metavar="N")
@@ -215,7 +221,7 @@ def _parser() -> Parser:
         _call,
         "Measure release images: observe and request count instructions, stream collects a log under load, netpipe compares with "
         "NPtcp, linux-card with QEMU's igb, load with other load generators. hostile measures the cost of attacks to a bystander, "
-        "report-page the page of a log of five million records. "
+        "report-page the page of a log of five million records, network transfers over bad links beside Linux. "
         "view measures the page of a study of a million runs. "
         "cleaners compares the figures of the published studies' scripts with the truth, fit its own fits with table 6.1.",
     )
@@ -226,11 +232,15 @@ def _parser() -> Parser:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="only these rows of `request` or `hit-ratio`, like 'get.16*'; repeatable",
+        help="only these rows of `request`, `network` or `hit-ratio`, like 'get.16*'; repeatable",
     )
     bench.add_argument(
         "--linux", dest="with_linux", action="store_true", help="`request`: Linux's memcached under the same load beside each row"
     )
+    bench.add_argument("--megabytes", type=float, metavar="N", help="`network`: of each transfer (as each row needs)")
+    bench.add_argument("--seeds", type=int, metavar="N", help="`network`: repeats of each transfer, each with its own losses (3)")
+    bench.add_argument("--congestion", choices=("cubic", "reno"), help="`network`: TCP's congestion control of Linux (cubic)")
+    bench.add_argument("--word", dest="words", action="append", metavar="KEY=VALUE", help="`network`: a word for Neap's image; repeatable")
 
     compare = command("compare", _call, "Run one workload file on several arms, Neap and Linux; an interrupted comparison goes on.")
     compare.add_argument("file", nargs="?", metavar="FILE", help="arms and workloads, as TOML (tools/compare/workloads.toml)")
@@ -340,6 +350,7 @@ CALLS = {
     "new": "new.new",
     "vfio": "vfio.command",
     "test": "testing.test",
+    "packetdrill": "packetdrill.command.packetdrill",
     "soak": "testing.soak",
     "ctl": "ctl.ctl",
     "machine": "machine_list.commands.machine",

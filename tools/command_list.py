@@ -22,6 +22,8 @@ commands:
   build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card; neap-trace: the
                                          log of a stock Linux, as one program
   test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
+  packetdrill [SCRIPT|FOLDER ...] [--all-failures] [--judge PROGRAM]
+                                         run scripts of packets and system calls against the network, in virtual time
   soak [LAYER ...|card|driver|fuzz|histories|kernel|suite] [--minutes N]
                                          repeat tests; card: its fuzzers alone; driver: random settings and faults;
                                          kernel: its stress images; fuzz: all other fuzzers; histories: what concurrent
@@ -32,6 +34,8 @@ commands:
                                          start many cores on a busy host: all of them run, or the machine refuses
   soak crowd [--cores N]                 memcached with 10,000 connections, with slow readers, with clients that vanish, and with
                                          its memory full: all others are served, and each counter is within its limit
+  soak network [--minutes N]             transfers over random bad links, a flood of SYNs beside a client, 100,000 connections, 10,000 at
+                                         once on 256 MB, and the network's fuzzers
   soak protocols [--bytes N]             random bytes of memcached's protocols under the sanitizers, 10^8 bytes of each
   pxe APP|PATH ... --out DIR             make a tree that machines boot from over the network: BIOS, UEFI, iPXE
   pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
@@ -44,6 +48,9 @@ commands:
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
                                          wakeup idle-policies counts linux-log report-page fit tune view
                                          sweep-kills sweep-ssh
+  bench network [--rows PATTERN] [--megabytes N] [--seeds N] [--congestion cubic|reno]
+                [--word KEY=VALUE] [--json]
+                                         transfers over bad links, Neap against Linux beside Linux to Linux
   compare [FILE] [--out DIR] [--only PATTERN] [--rounds N] [--cores N]
                                          Neap beside Linux on the model machine: instructions by layer, latency, energy
   sweep STUDY.toml [--out DIR] [--jobs N] [--rigs FILE] [--retry-failed]

@@ -25,6 +25,7 @@ from tools import (
     history_soak,
     kernel_soak,
     memcached_soak,
+    network_soak,
     outside,
     packages,
     progress,
@@ -37,6 +38,7 @@ from tools import (
 )
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.model import campaign
+from tools.packetdrill import command as packetdrill
 from tools.process import run_logged, tail
 
 RESULTS = build.BUILD / "test-results"
@@ -44,7 +46,7 @@ SHOWN_FAILURES = 30
 CTEST_SECONDS_PER_TEST = 300
 # The folders with the tests in Python, for each layer that runs pytest. The host layer's tests start programs of the host build.
 PYTHON_TESTS = {
-    "host": ["apps"],
+    "host": ["apps", "tests/packetdrill"],
     "tools": ["tools", "drivers/ixgbe", "kernel"],
     "target": ["tests/target", "tests/model"],
     "system": ["tests/system"],
@@ -103,12 +105,13 @@ def soak(
     busy: int | None = None,
     count: int | None = None,
 ) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Ten names are no
-    layers, and each MUST be the only name: `card` runs the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel` the
-    kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached, `suite` memcached's own tests, `crowd`
-    and `protocols` many clients and random bytes of memcached (tools/memcached_soak.py), `model` seeds on the model machine
-    (tools/model/campaign.py has its further arguments), `starts` starts of many cores on a busy host (tools/start_soak.py). Fuzzers among
-    the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Eleven names are
+    no layers, and each MUST be the only name: `card` runs the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel`
+    the kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached, `network` bad links, floods, crowds
+    (tools/network_soak.py), `suite` memcached's own tests, `crowd` and `protocols` many clients and random bytes of memcached
+    (tools/memcached_soak.py), `model` seeds on the model machine (tools/model/campaign.py has its further arguments), `starts` starts of
+    many cores on a busy host (tools/start_soak.py). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets in the
+    environment."""
     of_model = {"seeds": seeds, "first_seed": first_seed, "cores": cores, "jobs": jobs, "faults": faults or None}
     of_starts = {"starts": starts, "cores": cores, "busy": busy}
     of_protocols = {"count": count}
@@ -136,6 +139,7 @@ def soak(
         "kernel": kernel_soak.soak,
         "fuzz": fuzz_soak.soak,
         "histories": history_soak.soak,
+        "network": network_soak.soak,
         "suite": _soak_suite,
     }
     if len(names) == 1 and names[0] in alone:
@@ -218,6 +222,7 @@ def _host() -> Outcome:
         argv = ["ctest", "--test-dir", str(directory), "--no-tests=error", "--output-on-failure", "--output-junit", str(result)]
         argv += ["--parallel", str(os.cpu_count() or 1), "--timeout", str(CTEST_SECONDS_PER_TEST)]
         outcome.add(_run_and_read(argv, f"test-{preset}", result, timeout_seconds=1800))
+    packetdrill.build_library()
     outcome.add(_pytest("host-programs", PYTHON_TESTS["host"], 900))
     return outcome
 

@@ -169,6 +169,7 @@ def test_a_ctest_test_that_fails_once_has_failed(own_build: Path, monkeypatch: p
     monkeypatch.setattr(testing.packages, "require", lambda *groups: None)
     monkeypatch.setattr(build, "HOST_PRESETS", ("trial",))
     monkeypatch.setattr(build, "build", lambda preset: own_build)
+    monkeypatch.setattr(testing.packetdrill, "build_library", lambda: None)
     monkeypatch.setattr(testing, "_pytest", lambda *given: Outcome())
     outcome = testing._host()
     assert (outcome.passed, [line.split()[0] for line in outcome.failures]) == (1, ["sometimes"])

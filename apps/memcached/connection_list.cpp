@@ -6,6 +6,7 @@
 #include "apps/memcached/connection_list.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -36,14 +37,16 @@ struct Part {
   std::uint32_t position = 0;
 };
 
-using Address = TextLine<32>;
-Address address_text(net::Endpoint endpoint) {
-  Address text;
-  text.put("tcp:");
-  for (unsigned shift = 24;; shift -= 8) {
-    text.number(endpoint.address.value >> shift & 255);
-    if (shift == 0) break;
-    text.put(".");
+using EndpointText = TextLine<64>;
+// As memcached 1.6, which writes "tcp6:[ADDRESS]:PORT" for IPv6.
+EndpointText endpoint_text(const net::Endpoint& endpoint) {
+  EndpointText text;
+  std::array<char, net::Address::text_bytes_max> digits;
+  const std::string_view address = endpoint.address.put_text(digits);
+  if (endpoint.address.is_v4()) {
+    text.put("tcp:").put(address);
+  } else {
+    text.put("tcp6:[").put(address).put("]");
   }
   text.put(":").number(unsigned{endpoint.port});
   return text;
@@ -58,8 +61,8 @@ void append_line(std::string& text, std::uint32_t id, std::string_view name, std
 void append_connection(std::string& text, Session& session, std::string_view state, std::uint64_t silent_s) {
   const std::uint32_t id = session.id();
   TextLine<20> seconds;
-  append_line(text, id, "addr", address_text(session.connection().remote()).text());
-  append_line(text, id, "listen_addr", address_text(session.connection().local()).text());
+  append_line(text, id, "addr", endpoint_text(session.connection().remote()).text());
+  append_line(text, id, "listen_addr", endpoint_text(session.connection().local()).text());
   append_line(text, id, "state", state);
   append_line(text, id, "secs_since_last_cmd", seconds.number(silent_s).text());
 }

@@ -64,8 +64,8 @@ struct PlayedNetwork final : net::Network {
     sent.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     return {};
   }
-  task<Result<void>> join(net::Ipv4Address) override { std::abort(); }
-  task<Result<void>> leave(net::Ipv4Address) override { std::abort(); }
+  task<Result<void>> join(net::Address) override { std::abort(); }
+  task<Result<void>> leave(net::Address) override { std::abort(); }
 };
 
 [[noreturn]] void show_malformed(std::string_view reply, std::size_t at) {
@@ -196,8 +196,9 @@ class Case {
       net::Buffer data;
       neap::fuzzing::Pieces pieces((choice_ >> 23 & 3) == 0 ? choice_ | 1 : 0);
       for (std::string_view rest = text; !rest.empty();) data.append(fuzz::CardBuffer::make(pieces.take(rest)));
-      network_.receiver(
-          {.from = {.address = {0xC0000201}, .port = 9}, .to = {.address = {0xC0000202}, .port = 11211}, .data = std::move(data)});
+      network_.receiver({.from = {.address = net::Ipv4Address{0xC0000201}, .port = 9},
+                         .to = {.address = net::Ipv4Address{0xC0000202}, .port = 11211},
+                         .data = std::move(data)});
       check_datagrams(text);
       if (++sent_ % 64 == 0) test::advance_s(1);
     }

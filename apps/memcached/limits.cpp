@@ -12,7 +12,7 @@
 namespace neap::memcached {
 
 // --- Connections -------------------------------------------------------------------------------------------------------------------------
-Admission::Verdict Admission::admit(std::uint32_t peer) noexcept {
+Admission::Verdict Admission::admit(std::uint64_t peer) noexcept {
   if (open_.fetch_add(1, std::memory_order_relaxed) >= connections_max_) {
     open_.fetch_sub(1, std::memory_order_relaxed);
     return Verdict::too_many;
@@ -23,7 +23,7 @@ Admission::Verdict Admission::admit(std::uint32_t peer) noexcept {
 }
 
 /// Without memory for another address, the address is refused, because its connections could not be counted.
-bool Admission::admit_peer(std::uint32_t peer) noexcept {
+bool Admission::admit_peer(std::uint64_t peer) noexcept {
   const std::lock_guard lock(lock_);
   try {
     unsigned& count = peers_[peer];
@@ -35,7 +35,7 @@ bool Admission::admit_peer(std::uint32_t peer) noexcept {
   }
 }
 
-void Admission::release(std::uint32_t peer) noexcept {
+void Admission::release(std::uint64_t peer) noexcept {
   require(open_.fetch_sub(1, std::memory_order_relaxed) != 0, "memcached: more connections end than were admitted", peer);
   if (peer_max_ == 0) return;
   const std::lock_guard lock(lock_);

@@ -2,8 +2,8 @@
 // Limits that keep one client from the others' connections and memory.
 //
 // Connections. A connection takes memory of the stack even if its client sends nothing. `Admission` counts open connections, on all cores
-// together, and those of each peer's address if there is a limit for them. A connection over a limit gets an error and is closed, as in
-// memcached's mode maxconns_fast, so that its client need not wait for a time-out.
+// together, and those of each peer (net::Address::peer_key) if there is a limit for them. A connection over a limit gets an error and is
+// closed, as in memcached's mode maxconns_fast, so that its client need not wait for a time-out.
 //
 // Uploads. A command announces the length of its value, and the item is allocated before the value has arrived. Clients that announce
 // values and do not send them could evict all stored items. So the items of unfinished uploads have a limit. Beyond it, connections are
@@ -32,18 +32,19 @@ class Admission {
   Admission(unsigned connections_max, unsigned peer_max) noexcept : connections_max_(connections_max), peer_max_(peer_max) {}
 
   enum class Verdict : std::uint8_t { admitted, too_many, too_many_of_peer };
-  /// If the connection is admitted, the caller MUST call `release` with the same address once, after its end.
-  [[nodiscard]] Verdict admit(std::uint32_t peer) noexcept;
-  void release(std::uint32_t peer) noexcept;
+  /// `peer`: the `peer_key` of the address. If the connection is admitted, the caller MUST call `release` with the same key once, after its
+  /// end.
+  [[nodiscard]] Verdict admit(std::uint64_t peer) noexcept;
+  void release(std::uint64_t peer) noexcept;
   [[nodiscard]] unsigned open() const noexcept { return open_.load(std::memory_order_relaxed); }
 
  private:
-  [[nodiscard]] bool admit_peer(std::uint32_t peer) noexcept;
+  [[nodiscard]] bool admit_peer(std::uint64_t peer) noexcept;
 
   const unsigned connections_max_, peer_max_;
   std::atomic<unsigned> open_{0};
   SpinLock lock_;
-  std::unordered_map<std::uint32_t, unsigned> peers_;  // open connections by address; empty without a limit
+  std::unordered_map<std::uint64_t, unsigned> peers_;  // open connections by peer; empty without a limit
 };
 
 /// A session whose command announced a value that has not arrived completely.

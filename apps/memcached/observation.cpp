@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "apps/memcached/observation.hpp"
 
+#include <array>
+
 #include "apps/memcached/text_line.hpp"
 
 namespace neap::memcached {
@@ -107,17 +109,12 @@ void report_delete(const Context& context, std::string_view command, std::string
   context.service.watchers.write(watched::deletions, context.service.clock.unix_us(), line.text());
 }
 
-void report_connection(Service& service, bool begins, std::uint32_t address, std::uint16_t port, std::uint32_t id,
-                       std::string_view reason) noexcept {
+void report_connection(Service& service, bool begins, const net::Endpoint& remote, std::uint32_t id, std::string_view reason) noexcept {
   if (!service.watchers.wants(watched::connections)) return;
   EventLine line;
-  line.put(begins ? "type=conn_new rip=" : "type=conn_close rip=");
-  for (unsigned shift = 24;; shift -= 8) {
-    line.number(address >> shift & 255);
-    if (shift == 0) break;
-    line.put(".");
-  }
-  line.put(" rport=").number(unsigned{port}).put(" transport=tcp");
+  std::array<char, net::Address::text_bytes_max> address;
+  line.put(begins ? "type=conn_new rip=" : "type=conn_close rip=").put(remote.address.put_text(address));
+  line.put(" rport=").number(unsigned{remote.port}).put(" transport=tcp");
   if (!begins) line.put(" reason=").put(reason);
   line.put(" cfd=").number(id);
   service.watchers.write(watched::connections, service.clock.unix_us(), line.text());

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "apps/memcached/protocol.hpp"
+#include "net/address.hpp"
 
 namespace neap::memcached::observation {
 
@@ -75,7 +76,6 @@ class DeleteReport {
   std::uint32_t value_bytes_ = 0;
 };
 
-void report_connection(Service& service, bool begins, std::uint32_t address, std::uint16_t port, std::uint32_t id,
-                       std::string_view reason) noexcept;
+void report_connection(Service& service, bool begins, const net::Endpoint& remote, std::uint32_t id, std::string_view reason) noexcept;
 
 }  // namespace neap::memcached::observation

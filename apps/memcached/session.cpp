@@ -114,8 +114,8 @@ void Session::closed() {
     Service& service = *core().service;
     const net::Endpoint remote = connection().remote();
     const std::string_view reason = idle_ ? "idle_timeout" : peer_closed_ || quit_ ? "normal" : "error";
-    observation::report_connection(service, false, remote.address.value, remote.port, id(), reason);
-    service.admission.release(remote.address.value);
+    observation::report_connection(service, false, remote, id(), reason);
+    service.admission.release(remote.address.peer_key());
   }
   ended_ = true;
   if (exchange_ != nullptr) exchange_->closed();
@@ -125,7 +125,7 @@ void Session::closed() {
 void Session::begin(net::Connection& connection) noexcept {
   admitted_ = true;
   const net::Endpoint remote = connection.remote();
-  observation::report_connection(*core().service, true, remote.address.value, remote.port, id(), {});
+  observation::report_connection(*core().service, true, remote, id(), {});
 }
 
 bool Session::end_idle() noexcept {
@@ -479,7 +479,7 @@ void Exchange::abort_connection() {
 // --- New connections ---------------------------------------------------------------------------------------------------------------------
 std::unique_ptr<net::ConnectionHandler> accept(Service& service, net::Connection& connection) {
   CoreState& core = service.core(this_core());
-  const std::uint32_t peer = connection.remote().address.value;
+  const std::uint64_t peer = connection.remote().address.peer_key();
   if (service.admission.admit(peer) != Admission::Verdict::admitted) {
     core.statistics.add(Count::rejected_connections);
     constexpr std::string_view error = "ERROR Too many open connections\r\n";

@@ -30,7 +30,7 @@ struct PlayedConnection : Connection {
   Buffer written;          ///< bytes written to the stack and not yet acknowledged
   bool closed = false, aborted = false;
   unsigned refusals = 0;
-  Endpoint peer{.address = {0xC0000202}, .port = 1};
+  Endpoint peer{.address = Ipv4Address{0xC0000202}, .port = 1};
   std::array<std::byte, send_copy_bytes_max> room{};  ///< of `frame`
   unsigned frames = 0;                                ///< calls of `send_frame`
 

@@ -23,7 +23,6 @@ constexpr std::chrono::seconds connect_again_limit{10};
 /// The interval of lines about measurements that failed before their first result. Otherwise any peer could flood the console.
 constexpr std::chrono::seconds failure_print_interval{1};
 
-std::string to_string(net::Endpoint endpoint) { return endpoint.address.to_string() + ":" + std::to_string(endpoint.port); }
 std::uint64_t in(std::chrono::nanoseconds delay) noexcept { return machine::now_ns() + static_cast<std::uint64_t>(delay.count()); }
 
 }  // namespace
@@ -74,7 +73,7 @@ std::unique_ptr<net::ConnectionHandler> Service::accept(net::Connection& connect
     std::shared_ptr<void> place(nullptr, [this](void*) { --sessions_; });
     session = std::make_unique<Session>(
         Role::receiver, serving(), &machine::now_ns,
-        [this, place = std::move(place), name = to_string(peer)](Session& own, const Measurement& point) { report(own, name, point); });
+        [this, place = std::move(place), name = peer.to_string()](Session& own, const Measurement& point) { report(own, name, point); });
     ++counters_.begun;
   }
   return std::make_unique<Link>(connection, std::move(session), filling_,
@@ -87,7 +86,7 @@ void Service::served(std::unique_ptr<Session> session, net::Endpoint peer) {
     if (put_waiting(peer.address, session)) return;
     session->fail("too many measurements wait for their next connection");
   }
-  over(*session, to_string(peer));
+  over(*session, peer.to_string());
 }
 
 /// A receiver's run is added to the table of runs with its first result. So a peer that causes no result does not displace older runs.
@@ -121,7 +120,7 @@ void Service::over(const Session& session, const std::string& peer) {
   runs_.end(session.run, session.completed() ? Session::State::finished : Session::State::failed, session.reason());
 }
 
-std::unique_ptr<Session> Service::take_waiting(net::Ipv4Address peer) {
+std::unique_ptr<Session> Service::take_waiting(const net::Address& peer) {
   std::unique_ptr<Session> found;
   std::vector<Waiting> late;
   {
@@ -148,7 +147,7 @@ std::unique_ptr<Session> Service::take_waiting(net::Ipv4Address peer) {
   return found;
 }
 
-bool Service::put_waiting(net::Ipv4Address peer, std::unique_ptr<Session>& session) {
+bool Service::put_waiting(const net::Address& peer, std::unique_ptr<Session>& session) {
   static_cast<void>(take_waiting({}));
   const std::lock_guard guard(lock_);
   if (waiting_.size() == waiting_max) return false;
@@ -176,7 +175,7 @@ Result<unsigned> Service::begin(const ClientOptions& client, Ended ended) {
   stop_wanted_ = false;
   try {
     require(client.core < core_count(), "netpipe: no such core", client.core);
-    const unsigned number = runs_.begin(Role::transmitter, to_string(client.peer));
+    const unsigned number = runs_.begin(Role::transmitter, client.peer.to_string());
     neap::start(drive(client, number, this_core(), std::move(ended)));
     return number;
   } catch (const std::bad_alloc&) {
@@ -200,7 +199,7 @@ task<void> Service::drive(ClientOptions client, unsigned run, unsigned home, End
   };
   RemoteRun remote(*this, client, run);
   RemoteRun* const at = &remote;
-  print("netpipe: run ", run, ": measuring with ", to_string(client.peer), " on core ", client.core);
+  print("netpipe: run ", run, ": measuring with ", client.peer.to_string(), " on core ", client.core);
   try {
     co_await on_core(client.core, [at, home] {
       neap::start([](RemoteRun* here, unsigned back) -> task<void> {
@@ -231,12 +230,12 @@ task<void> Service::measure_here(const ClientOptions& client, unsigned run) {
   require(this_core() == client.core, "netpipe: a run is measured on its core", client.core);
   auto session = std::make_unique<Session>(
       Role::transmitter, client.measured, &machine::now_ns,
-      [this, peer = to_string(client.peer)](Session& own, const Measurement& point) { report(own, peer, point); });
+      [this, peer = client.peer.to_string()](Session& own, const Measurement& point) { report(own, peer, point); });
   session->run = run;
   ++counters_.begun;
   session = co_await drive_connections(client, std::move(session));
   if (session == nullptr) throw std::bad_alloc();  // the session was destroyed with a connection for which there was no memory
-  over(*session, to_string(client.peer));
+  over(*session, client.peer.to_string());
 }
 
 /// Runs the session in all its connections, and returns it when it has ended. MUST be called on the core that measures.

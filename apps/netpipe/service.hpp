@@ -64,7 +64,7 @@ class Service {
 
  private:
   struct Waiting {
-    net::Ipv4Address peer;
+    net::Address peer;
     std::uint64_t until_ns = 0;
     std::unique_ptr<Session> session;
   };
@@ -74,8 +74,8 @@ class Service {
   void served(std::unique_ptr<Session> session, net::Endpoint peer);
   void report(Session& session, const std::string& peer, const Measurement& point);
   void over(const Session& session, const std::string& peer);
-  [[nodiscard]] std::unique_ptr<Session> take_waiting(net::Ipv4Address peer);
-  [[nodiscard]] bool put_waiting(net::Ipv4Address peer, std::unique_ptr<Session>& session);
+  [[nodiscard]] std::unique_ptr<Session> take_waiting(const net::Address& peer);
+  [[nodiscard]] bool put_waiting(const net::Address& peer, std::unique_ptr<Session>& session);
   [[nodiscard]] Result<unsigned> begin(const ClientOptions& client, Ended ended);
   task<void> drive(ClientOptions client, unsigned run, unsigned home, Ended ended);
   task<void> measure_here(const ClientOptions& client, unsigned run);

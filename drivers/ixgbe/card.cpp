@@ -306,6 +306,12 @@ unsigned Card::receiving_core(std::uint32_t source_ip, std::uint32_t destination
   return rss::queue_of(rss_table_, toeplitz::hash_ipv4(source_ip, destination_ip, source_port, destination_port));
 }
 
+// 7.1.2.5: the five-tuple filters behind `steered_` match only IPv4, so RSS alone chooses the core.
+unsigned Card::receiving_core_ipv6(Ipv6Octets source_ip, Ipv6Octets destination_ip, std::uint16_t source_port,
+                                   std::uint16_t destination_port) const noexcept {
+  return rss::queue_of(rss_table_, toeplitz::hash_ipv6(source_ip, destination_ip, source_port, destination_port));
+}
+
 Result<std::uint32_t> Card::round_itr(unsigned core, std::uint32_t itr_us) const noexcept {
   if (core >= receiving()) return failure(ErrorCode::unsupported, "this core has no receive queue: only the first 16 have", core);
   const auto moderation = Moderation::from_us(itr_us);

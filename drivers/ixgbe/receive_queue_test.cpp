@@ -266,6 +266,26 @@ TEST_F(ReceiveQueueTest, ChecksumAndHashAreHandedUp) {
   info = info_for({.packet_udp = true, .l4_checksum_checked = true, .l4_error = true});
   EXPECT_FALSE(info.l4_checksum_good() || info.checksum_bad()) << "the card misjudges UDP without a checksum";
 
+  const auto ipv6 = [&](bool error, bool vlan) {
+    return info_for({.rss_type = 3,
+                     .packet_ipv6 = true,
+                     .packet_tcp = true,
+                     .rss_hash = 0x40207d3d,
+                     .vlan_packet = vlan,
+                     .l4_checksum_checked = true,
+                     .l4_error = error,
+                     .vlan = vlan ? 5U : 0U});
+  };
+  for (const bool vlan : {false, true}) {  // both ways through the queue
+    info = ipv6(false, vlan);
+    EXPECT_TRUE(info.ipv6_checksum_good() && !info.ip_checksum_good() && !info.checksum_bad());
+    EXPECT_FALSE(info.checksums_good()) << "only a frame of IPv4 has two";
+    EXPECT_EQ(info.rss_type(), 3U);
+    EXPECT_EQ(info.rss_hash(), 0x40207d3dU);
+    EXPECT_FALSE(ipv6(true, vlan).ipv6_checksum_good() || !info.l4_checksum_good());
+    EXPECT_TRUE(ipv6(true, vlan).checksum_bad());
+  }
+
   info = info_for({.vlan_packet = true, .vlan = 123});
   EXPECT_EQ(info.vlan_tag(), 123U);
 }

@@ -42,13 +42,48 @@ TEST(Rss, ToeplitzGivesThePublishedHashes) {
   }
 }
 
-// The longest input (IPv6 with ports) uses the whole key. The sanitizer and the compiler detect a read beyond the key.
+using Words = std::array<std::uint16_t, 8>;
+
+constexpr std::array<std::uint8_t, 16> ipv6(const Words& words) {
+  std::array<std::uint8_t, 16> address{};
+  for (std::size_t i = 0; i < address.size(); ++i) address[i] = static_cast<std::uint8_t>(words[i / 2] >> (i % 2 == 0 ? 8 : 0));
+  return address;
+}
+
+struct Ipv6Vector {
+  Words destination, source;
+  std::uint16_t destination_port, source_port;
+  std::uint32_t hash_addresses, hash_ports;
+};
+
+// The IPv6 test vectors of the same specification.
+constexpr Ipv6Vector ipv6_vectors[] = {
+    {{0x3ffe, 0x2501, 0x200, 3, 0, 0, 0, 1}, {0x3ffe, 0x2501, 0x200, 0x1fff, 0, 0, 0, 7}, 1766, 2794, 0x2cc18cd5, 0x40207d3d},
+    {{0xff02, 0, 0, 0, 0, 0, 0, 1}, {0x3ffe, 0x501, 8, 0, 0x260, 0x97ff, 0xfe40, 0xefab}, 4739, 14230, 0x0f0c461c, 0xdde51bbf},
+    {{0xfe80, 0, 0, 0, 0x200, 0xf8ff, 0xfe21, 0x67cf},
+     {0x3ffe, 0x1900, 0x4545, 3, 0x200, 0xf8ff, 0xfe21, 0x67cf},
+     38024,
+     44251,
+     0x4b61e985,
+     0x02d1feef},
+};
+
+TEST(Rss, ToeplitzGivesThePublishedHashesOfIpv6) {
+  for (const Ipv6Vector& vector : ipv6_vectors) {
+    const auto source = ipv6(vector.source), destination = ipv6(vector.destination);
+    EXPECT_EQ(toeplitz::hash_ipv6(source, destination, vector.source_port, vector.destination_port), vector.hash_ports);
+    std::array<std::uint8_t, 32> addresses{};
+    std::ranges::copy(destination, std::ranges::copy(source, addresses.begin()).out);
+    EXPECT_EQ(toeplitz::hash(addresses), vector.hash_addresses);
+  }
+}
+
+// The longest input (IPv6 with ports) uses the whole key. The compiler detects a read beyond the key.
 TEST(Rss, LongestInputStaysInsideTheKey) {
-  // The input is a packet from 3ffe:2501:200:1fff::7 to 3ffe:2501:200:3::1, with ports 2794 and 1766.
-  constexpr std::array<std::uint8_t, 36> input = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff, 0, 0, 0, 0, 0, 0, 0,    7,    0x3f, 0xfe,
-                                                  0x25, 0x01, 0x02, 0x00, 0x00, 0x03, 0,    0,    0, 0, 0, 0, 0, 1, 0x0a, 0xea, 0x06, 0xe6};
-  constexpr std::uint32_t hash = toeplitz::hash(input);
-  EXPECT_EQ(hash, 0x40207d3dU);
+  constexpr const Ipv6Vector& vector = ipv6_vectors[0];
+  constexpr std::uint32_t hash =
+      toeplitz::hash_ipv6(ipv6(vector.source), ipv6(vector.destination), vector.source_port, vector.destination_port);
+  EXPECT_EQ(hash, vector.hash_ports);
 }
 
 class RssTable : public testing::TestWithParam<unsigned> {};

@@ -175,6 +175,10 @@ TEST_F(StartUpTest, RssTableAndKeyAreWritten) {
   EXPECT_TRUE(registers.read(reg::HLREG0).jumbo_enable);
   EXPECT_EQ(registers.read(reg::MAXFRS).max_frame_bytes, 9004U);
   EXPECT_TRUE(registers.read(reg::RXCSUM).packet_checksum_disable) << "without it there is no hash in the descriptor";
+  const reg::Mrqc functions = registers.read(reg::MRQC);
+  EXPECT_TRUE(functions.rss_ipv4 && functions.rss_ipv4_tcp && functions.rss_ipv4_udp);
+  EXPECT_TRUE(functions.rss_ipv6 && functions.rss_ipv6_tcp && functions.rss_ipv6_udp);
+  EXPECT_FALSE(functions.rss_ipv6_ex || functions.rss_ipv6_ex_tcp || functions.rss_ipv6_ex_udp) << "receiving_core_ipv6 hashes the header";
 }
 
 // 3.7.7: to send pause frames, the card needs thresholds, a time and queues that do not drop. To obey pause frames, it needs one bit.
@@ -284,8 +288,15 @@ TEST_F(StartUpTest, TheVlanTableHasOneMemberOrIsOff) {
 // 7.1.1.1: our address and 127 groups have a filter each. A further group's last 12 bits select one of 4096 bits. Old entries are cleared.
 TEST_F(StartUpTest, GroupsAreComparedCompletelyWhileThereIsRoomAndThenHashed) {
   registers.write(reg::RAH(0), {.address_high = 0x0605, .valid = true});
-  const auto group = [](unsigned i) { return MacAddress{1, 0, 0x5E, 7, static_cast<std::uint8_t>(i >> 8), static_cast<std::uint8_t>(i)}; };
-  for (const unsigned count : {130U, 127U, 2U, 0U}) {
+  struct Case {
+    unsigned count;
+    bool ipv6;
+  };
+  for (const auto& [count, ipv6] : {Case{130, false}, Case{127, true}, Case{2, true}, Case{131, true}, Case{2, false}, Case{0, false}}) {
+    const auto group = [ipv6](unsigned i) {
+      const auto high = static_cast<std::uint8_t>(i >> 8), low = static_cast<std::uint8_t>(i);
+      return ipv6 ? MacAddress{0x33, 0x33, 0xFF, 7, high, low} : MacAddress{1, 0, 0x5E, 7, high, low};
+    };
     std::vector<MacAddress> groups;
     for (unsigned i = 0; i < count; ++i) groups.push_back(group(i * 3));
     program_multicast(registers, groups, false);
@@ -296,7 +307,7 @@ TEST_F(StartUpTest, GroupsAreComparedCompletelyWhileThereIsRoomAndThenHashed) {
       if (i >= exact) continue;
       const MacAddress wanted = group(i * 3);
       EXPECT_EQ(high.address_high, wanted[4] | unsigned{wanted[5]} << 8);
-      EXPECT_EQ(registers.read(reg::RAL(i + 1)).address_low, 0x075E0001U);
+      EXPECT_EQ(registers.read(reg::RAL(i + 1)).address_low, ipv6 ? 0x07FF3333U : 0x075E0001U);
     }
     std::set<unsigned> hashed;
     for (unsigned i = exact; i < count; ++i) hashed.insert(group(i * 3)[4] >> 4 | group(i * 3)[5] << 4);

@@ -103,8 +103,10 @@ std::uint32_t TransmitQueue::empty() noexcept {
 std::pair<std::uint32_t, std::uint32_t> TransmitQueue::bytes_for(TransmitOffload offload) const noexcept {
   constexpr std::pair<std::uint32_t, std::uint32_t> none{1, 0};
   constexpr std::uint32_t mac_length_max = 127;  // seven bits
+  constexpr std::uint32_t ipv4_bytes_min = 20, ipv6_bytes_min = 40;
   if (!wants_offload(offload)) return {1, frame_bytes_max_};
-  if (offload.l2_bytes < 14 || offload.l2_bytes > mac_length_max || offload.l3_bytes < 20) return none;
+  if (offload.l2_bytes < 14 || offload.l2_bytes > mac_length_max) return none;
+  if (offload.l3_bytes < (offload.ipv4() ? ipv4_bytes_min : ipv6_bytes_min)) return none;
   const std::uint32_t headers = offload.headers_bytes();
   if (headers > frame_bytes_max_) return none;
   if (offload.segment_bytes == 0) return {headers, frame_bytes_max_};

@@ -387,9 +387,18 @@ TEST_F(TransmitQueueTest, OffloadFieldsFollowTheDatasheet) {
   udp.offload.l3_bytes = 40;
   ASSERT_TRUE(send(udp).has_value());
   ASSERT_TRUE(send(with_tso(frame(frame_of(1, 5000), 1000), 1400)).has_value());
+  TestFrame tcp6 = frame(frame_of(1, 60'000));
+  tcp6.offload = {.l3_bytes = 40, .l4_bytes = 32, .checksums = Checksums::tcp_ipv6, .segment_bytes = 1428};
+  ASSERT_TRUE(send(tcp6).has_value());
   finish();
-  ASSERT_EQ(card.sent.size(), 4U);
-  const auto& [plain, tcp, udp6, tso] = std::tie(card.sent[0], card.sent[1], card.sent[2], card.sent[3]);
+  ASSERT_EQ(card.sent.size(), 5U);
+  const auto& [plain, tcp, udp6, tso, tso6] = std::tie(card.sent[0], card.sent[1], card.sent[2], card.sent[3], card.sent[4]);
+
+  EXPECT_TRUE(tso6.first.insert_l4_checksum && tso6.first.segment);
+  EXPECT_FALSE(tso6.first.insert_ip_checksum || tso6.context.ipv4);
+  EXPECT_EQ(tso6.first.payload_length, 60'000U - 14 - 40 - 32);
+  EXPECT_EQ(tso6.context.ip_length + tso6.context.l4_length, 40U + 32);
+  EXPECT_TRUE(tso6.context.l4_type == 1 && tso6.context.mss == 1428);
 
   EXPECT_TRUE(plain.first.insert_fcs);
   EXPECT_FALSE(plain.first.insert_ip_checksum || plain.first.insert_l4_checksum || plain.first.segment);
@@ -451,6 +460,11 @@ TEST_F(TransmitQueueTest, RefusesFramesThatTheCardCannotSend) {
   TestFrame no_ip = with_checksums(frame(bytes));
   no_ip.offload.l3_bytes = 0;
   bad.emplace_back("checksum without an IP header", no_ip);
+  TestFrame ipv6 = frame(bytes);
+  ipv6.offload = {.l3_bytes = 39, .l4_bytes = 20, .checksums = Checksums::tcp_ipv6};
+  bad.emplace_back("checksum behind less than a header of IPv6", ipv6);
+  ipv6.offload = {.l3_bytes = 40, .l4_bytes = 20, .checksums = Checksums::tcp_ipv6, .segment_bytes = 1441};
+  bad.emplace_back("segments of IPv6 longer than a frame", ipv6);
   bad.emplace_back("headers longer than the frame", with_checksums(frame(frame_of(1, 40))));
   bad.emplace_back("TSO without payload", with_tso(frame(frame_of(1, 54)), 500));
   bad.emplace_back("too much TSO", with_tso(frame(frame_of(1, TransmitQueue::tso_bytes_max + 1)), 500));

@@ -35,7 +35,7 @@ inline Bytes frame_of(const RawSegment& segment, const MacAddress& mac) {
   append(tcp, 0, 4);
   append(tcp, options);
   append(tcp, segment.payload);
-  return with_checksums(ipv4_frame({.from = segment.from.address, .to = segment.to.address, .to_mac = mac}, tcp));
+  return with_checksums(ipv4_frame({.from = segment.from.address.v4(), .to = segment.to.address.v4(), .to_mac = mac}, tcp));
 }
 
 /// Returns the segment in a frame. If the frame has none, its flags are 0.
@@ -45,8 +45,8 @@ inline RawSegment segment_in(const Bytes& frame) {
   const std::size_t data = 34 + (octet(frame, 46) >> 4) * 4;
   const std::size_t end = 14 + word(frame, 16);
   if (end > frame.size() || data > end) return segment;
-  segment.from = {.address = {quad(frame, 26)}, .port = word(frame, 34)};
-  segment.to = {.address = {quad(frame, 30)}, .port = word(frame, 36)};
+  segment.from = {.address = Ipv4Address{quad(frame, 26)}, .port = word(frame, 34)};
+  segment.to = {.address = Ipv4Address{quad(frame, 30)}, .port = word(frame, 36)};
   segment.sequence = quad(frame, 38);
   segment.acknowledged = quad(frame, 42);
   segment.flags = octet(frame, 47);

@@ -32,7 +32,7 @@ ScriptedMachine::ScriptedMachine(const ScriptOptions& options) : options_(option
     if (options_.memory_limit_bytes != 0) Stack::here()->set_memory_limit(options_.memory_limit_bytes);
     static_cast<void>(co_await policy::set(policy::Setting::segmentation, options_.tso, policy::all_cores));
     static_cast<void>(co_await network_->listen(service_port, [this](Connection& connection) {
-      return std::make_unique<Handler>(*this, connection.remote().address.value - address_of(0).value);
+      return std::make_unique<Handler>(*this, connection.remote().address.v4().value - address_of(0).value);
     }));
   });
   for (unsigned number = 0; number < peers_max; ++number) introduce(number);
@@ -408,8 +408,9 @@ void ScriptedMachine::process(const Bytes& frame) {
     return;
   }
   RawSegment segment = segment_in(frame);
-  const std::uint32_t number = segment.to.address.value - address_of(0).value;
-  if (segment.flags == 0 || number >= peers_max || segment.to.port != peers_[number].port) return note("(another frame)");
+  if (segment.flags == 0) return note("(another frame)");
+  const std::uint32_t number = segment.to.address.v4().value - address_of(0).value;
+  if (number >= peers_max || segment.to.port != peers_[number].port) return note("(another frame)");
   Peer& peer = peers_[number];
   if ((segment.flags & syn_flag) != 0 && !peer.answered) {
     peer.answered = true;

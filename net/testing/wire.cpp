@@ -2,7 +2,9 @@
 #include "net/testing/wire.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "kernel/events.hpp"
@@ -16,35 +18,81 @@ namespace {
 constexpr std::size_t buffer_bytes = 2048, frame_bytes_max = 0x10000;
 constexpr unsigned engine_batch = 64;
 
-/// Offsets in an IPv4 frame (from the first byte of Ethernet).
+constexpr std::size_t l3 = 14;  ///< offset of the IP header
+constexpr std::size_t ipv6_header_bytes = 40;
+constexpr unsigned tcp = 6, udp = 17, icmpv6 = 58;
+
+/// Offsets in a frame of IPv4 or IPv6 (from the first byte of Ethernet).
 struct Layout {
-  bool ipv4 = false, fragment = false;
+  bool ipv4 = false, ipv6 = false, fragment = false;
   std::size_t l4 = 0, end = 0;
   unsigned protocol = 0;
-  std::size_t checksum = 0;  ///< offset of layer 4's checksum; 0: none
+  std::size_t checksum = 0;  ///< offset of the checksum of TCP or UDP; 0: none
 };
+
+/// Skips the extension headers that the 82599 skips. If another one follows, it counts as the protocol.
+bool skip_extensions(const Bytes& frame, Layout& where) {
+  constexpr unsigned hop_by_hop = 0, routing = 43, fragment = 44, destination_options = 60;
+  for (;;) {
+    const bool skipped = where.protocol == hop_by_hop || where.protocol == destination_options || where.protocol == routing;
+    if (!skipped && where.protocol != fragment) return true;
+    if (where.l4 + 8 > where.end) return false;
+    if (where.protocol == hop_by_hop && where.l4 != l3 + ipv6_header_bytes) return true;
+    // The checksum may include an address of a routing header.
+    if (where.protocol == routing && (octet(frame, where.l4 + 1) != 0 || octet(frame, where.l4 + 3) != 0)) return true;
+    where.fragment = where.protocol == fragment;
+    const std::size_t bytes = where.fragment ? 8 : 8 + octet(frame, where.l4 + 1) * std::size_t{8};
+    where.protocol = octet(frame, where.l4);
+    where.l4 += bytes;
+    if (where.l4 > where.end) return false;
+    if (where.fragment) return true;
+  }
+}
 
 Layout layout(const Bytes& frame) {
   Layout result;
-  if (frame.size() < 34 || word(frame, 12) != 0x0800) return result;
-  result.ipv4 = true;
-  result.l4 = 14 + (octet(frame, 14) & 0xF) * 4;
-  result.end = 14 + word(frame, 16);
-  result.fragment = (word(frame, 20) & 0x3FFF) != 0;
-  result.protocol = octet(frame, 23);
+  if (frame.size() < l3 + 20) return result;
+  if (word(frame, 12) == 0x0800) {
+    result.ipv4 = true;
+    result.l4 = l3 + (octet(frame, l3) & 0xF) * 4;
+    result.end = l3 + word(frame, l3 + 2);
+    result.fragment = (word(frame, l3 + 6) & 0x3FFF) != 0;
+    result.protocol = octet(frame, l3 + 9);
+  } else if (word(frame, 12) == 0x86DD && frame.size() >= l3 + ipv6_header_bytes) {
+    result.ipv6 = true;
+    result.l4 = l3 + ipv6_header_bytes;
+    result.end = result.l4 + word(frame, l3 + 4);
+    result.protocol = octet(frame, l3 + 6);
+  } else {
+    return result;
+  }
   if (result.end > frame.size() || result.l4 > result.end) return {};
-  if (result.protocol == 6 && result.end >= result.l4 + 20) result.checksum = result.l4 + 16;
-  if (result.protocol == 17 && result.end >= result.l4 + 8) result.checksum = result.l4 + 6;
+  if (result.ipv6 && !skip_extensions(frame, result)) return {};
+  if (result.protocol == tcp && result.end >= result.l4 + 20) result.checksum = result.l4 + 16;
+  if (result.protocol == udp && result.end >= result.l4 + 8) result.checksum = result.l4 + 6;
   return result;
 }
 
+/// Returns the ports of TCP or UDP, source first; 0 if the frame has none.
+std::uint32_t ports_of(const Bytes& frame, const Layout& where) {
+  return where.checksum != 0 && !where.fragment ? quad(frame, where.l4) : 0;
+}
+
+Ipv6Octets ipv6_address(const Bytes& frame, std::size_t at) { return Ipv6Octets(reinterpret_cast<const std::uint8_t*>(&frame.at(at)), 16); }
+
 std::uint32_t pseudo_header(const Bytes& frame, const Layout& where) {
-  return std::uint32_t{word(frame, 26)} + word(frame, 28) + word(frame, 30) + word(frame, 32) + where.protocol +
-         static_cast<std::uint32_t>(where.end - where.l4);
+  const auto addresses = where.ipv4 ? std::span(frame).subspan(l3 + 12, 8) : std::span(frame).subspan(l3 + 8, 32);
+  return std::uint32_t{internet_sum(addresses)} + where.protocol + static_cast<std::uint32_t>(where.end - where.l4);
 }
 
 std::uint16_t l4_sum(const Bytes& frame, const Layout& where, std::uint32_t initial) {
   return internet_sum(std::span(frame).subspan(where.l4, where.end - where.l4), initial);
+}
+
+/// Writes the checksum of layer 4. UDP sends 0 as 0xFFFF, because 0 means that there is none (RFC 768).
+void put_l4_checksum(Bytes& frame, const Layout& where, std::uint32_t initial) {
+  const auto sum = static_cast<std::uint16_t>(~l4_sum(frame, where, initial));
+  put_word(frame, where.checksum, sum == 0 && where.protocol == udp ? 0xFFFF : sum);
 }
 
 struct OwnBuffer {
@@ -70,13 +118,16 @@ std::uint16_t internet_sum(std::span<const std::byte> bytes, std::uint32_t sum) 
 }
 
 void fill_checksums(Bytes& frame) {
-  const Layout where = layout(frame);
-  if (!where.ipv4) return;
-  put_word(frame, 24, 0);
-  put_word(frame, 24, static_cast<std::uint16_t>(~internet_sum(std::span(frame).subspan(14, where.l4 - 14))));
+  Layout where = layout(frame);
+  if (where.ipv4) {
+    put_word(frame, 24, 0);
+    put_word(frame, 24, static_cast<std::uint16_t>(~internet_sum(std::span(frame).subspan(l3, where.l4 - l3))));
+  } else if (where.ipv6 && where.protocol == icmpv6 && where.end >= where.l4 + 4) {
+    where.checksum = where.l4 + 2;
+  }
   if (where.checksum == 0 || where.fragment) return;
   put_word(frame, where.checksum, 0);
-  put_word(frame, where.checksum, static_cast<std::uint16_t>(~l4_sum(frame, where, pseudo_header(frame, where))));
+  put_l4_checksum(frame, where, pseudo_header(frame, where));
 }
 
 WireCard::WireCard(CardOptions options) : options_(options), lost_(options.lost), repeated_(options.repeated), late_(options.late) {
@@ -152,8 +203,21 @@ task<Result<void>> WireCard::report_device_counters(std::optional<unsigned> core
 
 unsigned WireCard::receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                   std::uint16_t destination_port) const noexcept {
-  std::uint64_t hash = (std::uint64_t{source_ip} << 32 | destination_ip) * 0x9E3779B97F4A7C15;
-  hash = (hash ^ (std::uint64_t{source_port} << 16 | destination_port)) * 0xBF58476D1CE4E5B9;
+  return core_of(0, std::uint64_t{source_ip} << 32 | destination_ip, std::uint32_t{source_port} << 16 | destination_port);
+}
+
+unsigned WireCard::receiving_core_ipv6(Ipv6Octets source_ip, Ipv6Octets destination_ip, std::uint16_t source_port,
+                                       std::uint16_t destination_port) const noexcept {
+  const auto mixed = [](Ipv6Octets address) {
+    return std::accumulate(address.begin(), address.end(), std::uint64_t{0},
+                           [](std::uint64_t sum, std::uint8_t octet) { return std::rotl((sum ^ octet) * 0x9E3779B97F4A7C15, 29); });
+  };
+  return core_of(mixed(source_ip), mixed(destination_ip), std::uint32_t{source_port} << 16 | destination_port);
+}
+
+unsigned WireCard::core_of(std::uint64_t source, std::uint64_t destination, std::uint32_t ports) const noexcept {
+  std::uint64_t hash = (std::rotl(source, 17) ^ destination) * 0x9E3779B97F4A7C15;
+  hash = (hash ^ ports) * 0xBF58476D1CE4E5B9;
   return options_.first_core + static_cast<unsigned>((hash >> 33) % options_.cores);
 }
 
@@ -201,12 +265,13 @@ void WireCard::run_engine(Queue& own) {
     const Layout where = layout(bytes);
     if (posted.offload.ipv4()) {
       require(where.ipv4 && word(bytes, 24) == 0, "the IPv4 checksum is 0 before the card fills it in");
-      put_word(bytes, 24, static_cast<std::uint16_t>(~internet_sum(std::span(bytes).subspan(14, where.l4 - 14))));
+      put_word(bytes, 24, static_cast<std::uint16_t>(~internet_sum(std::span(bytes).subspan(l3, where.l4 - l3))));
     }
     if (posted.offload.tcp() || posted.offload.udp()) {
-      require(where.checksum != 0 && !where.fragment && where.l4 == 14U + posted.offload.l3_bytes,
-              "layer 4 begins at the offset that the offload names");
-      put_word(bytes, where.checksum, static_cast<std::uint16_t>(~l4_sum(bytes, where, 0)));  // the stack left the pseudo-header's sum here
+      require(where.checksum != 0 && !where.fragment && where.l4 == l3 + posted.offload.l3_bytes && where.ipv4 == posted.offload.ipv4() &&
+                  where.protocol == (posted.offload.tcp() ? tcp : udp),
+              "the headers match the offload");
+      put_l4_checksum(bytes, where, 0);  // the stack left the pseudo-header's sum in the field
     }
     if (bytes.size() < 60) bytes.resize(60);
     own.sent.add();
@@ -229,26 +294,31 @@ void WireCard::Queue::reap() noexcept {
 
 void WireCard::send_segments(Queue& own, const Bytes& frame, TransmitOffload offload) {
   const std::size_t headers = offload.headers_bytes();
-  const std::size_t tcp = std::size_t{offload.l2_bytes} + offload.l3_bytes;
-  require(offload.checksums == Checksums::tcp_ipv4 && offload.l2_bytes == 14 && octet(frame, 14) == 0x45 && offload.l3_bytes == 20 &&
-              octet(frame, 23) == 6 && offload.l4_bytes == (octet(frame, tcp + 12) >> 4) * 4 && frame.size() > headers,
+  const std::size_t l4 = std::size_t{offload.l2_bytes} + offload.l3_bytes;
+  const bool ipv4 = offload.checksums == Checksums::tcp_ipv4 && offload.l3_bytes == 20;
+  const bool ipv6 = offload.checksums == Checksums::tcp_ipv6 && offload.l3_bytes == ipv6_header_bytes;
+  require((ipv4 || ipv6) && offload.l2_bytes == l3 && frame.size() > headers, "the card can segment the frame");
+  require(word(frame, 12) == (ipv4 ? 0x0800 : 0x86DD) && (ipv4 ? octet(frame, l3) == 0x45 : octet(frame, l3) >> 4 == 6) &&
+              octet(frame, l3 + (ipv4 ? 9 : 6)) == tcp && offload.l4_bytes == (octet(frame, l4 + 12) >> 4) * 4,
           "the headers match the offload");
-  require(word(frame, 16) == 0 && word(frame, 24) == 0, "length and checksum are 0 before the card fills them in");
+  const std::size_t length_field = l3 + (ipv4 ? 2 : 4);
+  require(word(frame, length_field) == 0 && (ipv6 || word(frame, 24) == 0), "length and checksum are 0 before the card fills them in");
   constexpr unsigned last_only = 0x09;  // FIN, PSH
   ++segmented_;
   for (std::size_t begin = headers, number = 0; begin < frame.size(); begin += offload.segment_bytes, ++number) {
     const std::size_t end = std::min(frame.size(), begin + offload.segment_bytes);
     Bytes segment(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(headers));
     segment.insert(segment.end(), frame.begin() + static_cast<std::ptrdiff_t>(begin), frame.begin() + static_cast<std::ptrdiff_t>(end));
-    put_word(segment, 16, segment.size() - 14);
-    put_word(segment, 18, word(frame, 18) + number);
-    const std::uint32_t sequence = quad(frame, tcp + 4) + static_cast<std::uint32_t>(begin - headers);
-    put_quad(segment, tcp + 4, sequence);
-    if (end != frame.size()) segment[tcp + 13] &= std::byte{0xFF ^ last_only};
-    put_word(segment, 24, static_cast<std::uint16_t>(~internet_sum(std::span(segment).subspan(14, 20))));
+    put_word(segment, length_field, segment.size() - (ipv4 ? l3 : l4));  // IPv6 does not count its header
+    const std::uint32_t sequence = quad(frame, l4 + 4) + static_cast<std::uint32_t>(begin - headers);
+    put_quad(segment, l4 + 4, sequence);
+    if (end != frame.size()) segment[l4 + 13] &= std::byte{0xFF ^ last_only};
+    if (ipv4) {
+      put_word(segment, 18, word(frame, 18) + number);
+      put_word(segment, 24, static_cast<std::uint16_t>(~internet_sum(std::span(segment).subspan(l3, 20))));
+    }
     // The seed (the pseudo-header's sum) does not include the length.
-    const auto l4_bytes = static_cast<std::uint32_t>(segment.size() - tcp);
-    put_word(segment, tcp + 16, static_cast<std::uint16_t>(~l4_sum(segment, layout(segment), l4_bytes)));
+    put_l4_checksum(segment, layout(segment), static_cast<std::uint32_t>(segment.size() - l4));
     if (segment.size() < 60) segment.resize(60);
     own.sent.add();
     send(own, std::move(segment));
@@ -304,10 +374,13 @@ void WireCard::arrive(Bytes frame, int core) {
   if (core < 0) {
     const Layout where = layout(frame);
     core = static_cast<int>(options_.first_core);
+    const std::uint32_t ports = ports_of(frame, where);
+    const auto source_port = static_cast<std::uint16_t>(ports >> 16), destination_port = static_cast<std::uint16_t>(ports);
     if (where.ipv4) {
-      const bool ports = where.checksum != 0 && !where.fragment;
-      core = static_cast<int>(
-          receiving_core(quad(frame, 26), quad(frame, 30), ports ? word(frame, where.l4) : 0, ports ? word(frame, where.l4 + 2) : 0));
+      core = static_cast<int>(receiving_core(quad(frame, l3 + 12), quad(frame, l3 + 16), source_port, destination_port));
+    } else if (where.ipv6) {
+      core =
+          static_cast<int>(receiving_core_ipv6(ipv6_address(frame, l3 + 8), ipv6_address(frame, l3 + 24), source_port, destination_port));
     }
   }
   // If the core's event queue is full, the frame is dropped, as by a card without free descriptors.
@@ -344,8 +417,10 @@ void WireCard::receive(std::vector<ReceivedFrame>& received, unsigned core, cons
   ++arrived_;
   std::uint32_t checksums = 0;
   const Layout where = layout(frame);
-  if (options_.checksum_offload && where.ipv4) {
-    checksums |= internet_sum(std::span(frame).subspan(14, where.l4 - 14)) == 0xFFFF ? ReceiveInfo::ip_good : ReceiveInfo::bad;
+  if (options_.checksum_offload && (where.ipv4 || where.ipv6)) {
+    if (where.ipv4) {
+      checksums |= internet_sum(std::span(frame).subspan(l3, where.l4 - l3)) == 0xFFFF ? ReceiveInfo::ip_good : ReceiveInfo::bad;
+    }
     if (where.checksum != 0 && !where.fragment && word(frame, where.checksum) != 0) {
       checksums |= l4_sum(frame, where, pseudo_header(frame, where)) == 0xFFFF ? ReceiveInfo::l4_good : ReceiveInfo::bad;
     }

@@ -41,7 +41,7 @@ struct CardOptions {
 
 /// Returns `sum` plus the 16-bit words of `bytes` in network order, folded to 16 bits.
 [[nodiscard]] std::uint16_t internet_sum(std::span<const std::byte> bytes, std::uint32_t sum = 0) noexcept;
-/// Sets the valid IPv4 and TCP or UDP checksums of a frame (for frames that a test makes itself).
+/// Sets the valid checksums of a frame that a test has made: those of IPv4, of TCP or UDP (over IPv4 or IPv6), and of ICMPv6.
 void fill_checksums(Bytes& frame);
 
 class WireCard final : public NetDevice {
@@ -86,6 +86,8 @@ class WireCard final : public NetDevice {
   [[nodiscard]] FrameSender& attach(FrameReceiver& receiver) override;
   [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                         std::uint16_t destination_port) const noexcept override;
+  [[nodiscard]] unsigned receiving_core_ipv6(Ipv6Octets source_ip, Ipv6Octets destination_ip, std::uint16_t source_port,
+                                             std::uint16_t destination_port) const noexcept override;
   [[nodiscard]] task<void> set_multicast(std::vector<MacAddress> groups) override;
   void report_counters(std::optional<unsigned> core, const Emit& emit) const override;
   [[nodiscard]] task<Result<void>> report_device_counters(std::optional<unsigned> core, const Emit& emit) override;
@@ -118,6 +120,7 @@ class WireCard final : public NetDevice {
   [[nodiscard]] TransmitResult transmit(Queue& own, Posted posted) noexcept;
   void start_engine(Queue& own);
   void run_engine(Queue& own);
+  [[nodiscard]] unsigned core_of(std::uint64_t source, std::uint64_t destination, std::uint32_t ports) const noexcept;
   /// Segments a frame as the 82599 does, and sends the segments (82599 datasheet 7.2.4).
   void send_segments(Queue& own, const Bytes& frame, TransmitOffload offload);
   void send(Queue& own, Bytes bytes);

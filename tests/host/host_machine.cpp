@@ -46,6 +46,8 @@ std::array<std::unique_ptr<HostCore>, machine::cores_max> cores;
 std::mutex cores_change;  // held while cores are made, destroyed, or woken by a test that sets the clock
 std::atomic<unsigned> running_cores{1};
 constinit thread_local unsigned own_core = 0;
+std::function<void()> leave_core;                              // not empty: core 0 has no thread, and calls this to sleep
+std::optional<std::uint64_t> random_state;                     // no value: random bits come from the system
 constinit thread_local host::WatchedWork* own_work = nullptr;  // not null on the thread of a core
 
 constexpr std::uint64_t clock_runs = ~std::uint64_t{0};
@@ -147,7 +149,11 @@ Sleep sleep(IdleState state, WakeWord& word, const WatchedLine* watched) noexcep
              (watched != nullptr && watched->changed());
     };
     while (!over()) {
-      if (watched != nullptr) {
+      if (leave_core) {
+        lock.unlock();
+        leave_core();
+        lock.lock();
+      } else if (watched != nullptr) {
         self.changed.wait_for(lock, look_at_line);
       } else if (self.alarm_ns == alarm_none || manual_now_ns.load(std::memory_order_relaxed) != clock_runs) {
         self.changed.wait(lock);
@@ -205,6 +211,12 @@ std::uint64_t physical_address(const void* pointer) noexcept { return reinterpre
 
 std::uint64_t random_bits() noexcept {
   std::uint64_t bits = 0;
+  if (random_state) {  // SplitMix64
+    bits = *random_state += 0x9E3779B97F4A7C15;
+    bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9;
+    bits = (bits ^ bits >> 27) * 0x94D049BB133111EB;
+    return bits ^ bits >> 31;
+  }
   if (getentropy(&bits, sizeof bits) != 0) std::abort();
   return bits;
 }
@@ -266,6 +278,24 @@ HostMachine::~HostMachine() {
   running_cores.store(1, std::memory_order_relaxed);
   own_core = 0;
 }
+
+void begin_core_without_thread(std::function<void()> leave) {
+  install_terminate_handler();
+  prepare_cores(1);
+  machine::start_cores(machine::CoreSet(1), [] {});
+  leave_core = std::move(leave);
+  own_core = no_core;
+}
+
+void end_core_without_thread() {
+  leave_core = nullptr;
+  release_cores();
+  own_core = 0;
+  // The core's alarm stays. The kernel's state of the core is the thread's, so the next machine still relies on an alarm that this one set.
+}
+
+void set_this_core(unsigned core) { own_core = core; }
+void seed_random_bits(std::uint64_t seed) { random_state = seed; }
 
 void HostMachine::on(unsigned core, std::function<void()> call) {
   require(own_core == no_core, "HostMachine::on waits, so no core may call it");

@@ -71,6 +71,15 @@ class ManualClock {
   void advance(std::chrono::nanoseconds by);
 };
 
+// --- A core without a thread (stepped_machine.hpp) ---------------------------------------------------------------------------------------
+/// Makes core 0, whose `sleep` calls `leave`. The calling thread is no core then, until `set_this_core`.
+void begin_core_without_thread(std::function<void()> leave);
+void end_core_without_thread();
+/// The calling thread runs code of `core` from now on.
+void set_this_core(unsigned core);
+/// From now on, `machine::random_bits` returns a sequence that depends only on `seed`.
+void seed_random_bits(std::uint64_t seed);
+
 /// Advances a manual clock by `step` every 100 us while an object of this class exists and is not paused.
 class ClockRunner {
  public:

@@ -136,3 +136,16 @@ def test_both_sides_figures_stand_side_by_side() -> None:
     assert any(row.missed for row in netpipe.rows_of("receiver", True, [], ours)), "a size without a passed check is a failed one"
     with pytest.raises(Failure, match="are not the same"):
         netpipe.rows_of("receiver", False, theirs, checked)
+
+
+@pytest.mark.image_only
+def test_a_transfer_over_a_link_with_loss_arrives_whole_beside_linux(capfd: pytest.CaptureFixture[str]) -> None:
+    """Both arms send and receive all bytes on the same link, the sums agree, and a rate is one that the link can have. Which one is faster
+    is the benchmark's question."""
+    bench.bench(["network"], as_json=True, rows=["loss_1"], megabytes=0.1, seeds=1)
+    rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)}
+    assert list(rows) == [f"loss_1.{direction}.{what}" for direction in ("out", "in") for what in ("mbps", "ratio")]
+    for name, row in rows.items():
+        assert row["value"] is not None, f"{name}: {row['unit']}"
+        if name.endswith(".mbps"):
+            assert 0.01 < row["value"] < 96 and 0.01 < row["peer"] < 96

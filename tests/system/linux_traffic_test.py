@@ -185,7 +185,13 @@ def test_every_byte_arrives_with_fewer_offloads(flow: Flow, on: tuple[str, ...],
 
 @pytest.mark.parametrize("way", ["up", "down"])
 def test_every_byte_arrives_over_ipv6(flow: Flow, way: str) -> None:
-    flow.transfer(way, host=GUEST6)
+    before = counts(flow)
+    flow.transfer(way, host=GUEST6, flows=16)
+    seen = counts(flow).since(before)
+    assert seen.linux["TcpInCsumErrors"] == seen.ours["TcpInCsumErrors"] == seen.driver["rx_csum_offload_errors"] == 0
+    assert seen.driver["hw_rsc_aggregated"] == 0, "the card joins segments over IPv4 only"
+    queues = [value for name, value in seen.driver.items() if re.fullmatch(r"rx_queue_\d+_packets", name) and value > 30]
+    assert way == "down" or len(queues) > 1, "RSS sent all connections to one queue"
 
 
 @pytest.mark.parametrize("lro", [False, True], ids=["no-lro", "lro"])

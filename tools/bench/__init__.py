@@ -53,7 +53,7 @@ class Benchmark:
 
 
 def _later(module: str, name: str) -> Callable:
-    """A function of a module that needs packages at its import."""
+    """A function of a module that needs packages at its import, or other modules that import this one."""
     return lambda *arguments: getattr(importlib.import_module(f"tools.bench.{module}"), name)(*arguments)
 
 
@@ -86,18 +86,27 @@ BENCHMARKS: dict[str, Benchmark] = {
     "fit": Benchmark(_later("fit", "rows"), _later("fit", "show"), packages="study"),
     "tune": Benchmark(_later("tune", "rows"), _later("tune", "show"), packages="study"),
     "view": Benchmark(view.rows),
+    "network": Benchmark(_later("network", "rows"), _later("network", "show"), has_selection=True),
     "model-speed": Benchmark(model_speed.rows, model_speed.show),
 }
 
 
-def bench(names: Sequence[str], as_json: bool, rows: Sequence[str] = (), with_linux: bool = False) -> int:
+# Options that one benchmark alone has, by their names in `Selection`.
+OPTIONS_OF = {"with_linux": ("--linux", "request"), "megabytes": ("--megabytes", "network"), "seeds": ("--seeds", "network")}
+OPTIONS_OF |= {"congestion": ("--congestion", "network"), "words": ("--word", "network")}
+
+
+def bench(names: Sequence[str], as_json: bool, rows: Sequence[str] = (), **options: object) -> int:
     """Runs the benchmarks one after the other and prints their tables, or one JSON list. Returns 1 if a value misses its target. `rows`:
-    patterns of the rows to measure; none: all. `with_linux`: measures Linux beside them."""
+    patterns of the rows to measure; none: all. `options`: further fields of a Selection; None and False: not given."""
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
     for name in names:
         if name not in BENCHMARKS:
             raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")
-        if (rows or with_linux) and not BENCHMARKS[name].has_selection:
-            raise UsageError(f"{'--rows' if rows else '--linux'}: {name} has no such choice", "it is one of the benchmark 'request'")
+        if rows and not BENCHMARKS[name].has_selection:
+            raise UsageError(f"--rows: {name} has no such choice", "the benchmarks 'request', 'network' and 'hit-ratio' have it")
+        if foreign := next((OPTIONS_OF[option] for option in given if OPTIONS_OF[option][1] != name), None):
+            raise UsageError(f"{foreign[0]}: {name} has no such choice", f"it is one of the benchmark '{foreign[1]}'")
     # The environment for studies has the log's packages, too.
     for packages in ("study", "log"):
         if any(BENCHMARKS[name].packages == packages for name in names):
@@ -106,7 +115,7 @@ def bench(names: Sequence[str], as_json: bool, rows: Sequence[str] = (), with_li
     found: list[Row] = []
     for number, name in enumerate(names):
         benchmark = BENCHMARKS[name]
-        measured = benchmark.measure(Selection(rows, with_linux)) if benchmark.has_selection else benchmark.measure()
+        measured = benchmark.measure(Selection(rows, **given)) if benchmark.has_selection else benchmark.measure()
         found += measured
         if not as_json:
             print("\n" * bool(number) + benchmark.show(measured), flush=True)

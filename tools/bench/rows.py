@@ -9,7 +9,8 @@ from collections.abc import Sequence
 @dataclasses.dataclass(frozen=True)
 class Row:
     """One line of a benchmark's table. `value` is None if it is not available; `unit` then says why. `value` should stay below `target`, if
-    any. `peer` is the cost of the same step in the peer that `peer_is` names. If `peer` is None, `peer_is` may say why."""
+    any, or reach it with `at_least`. `peer` is the cost of the same step in the peer that `peer_is` names. If `peer` is None, `peer_is` may
+    say why."""
 
     name: str
     unit: str
@@ -17,23 +18,38 @@ class Row:
     target: float | None = None
     peer: float | None = None
     peer_is: str = ""
+    at_least: bool = False
 
-    def fields(self) -> dict[str, str | float | None]:
-        """Returns the members for --json, with the peer only if there is one."""
-        fields = dataclasses.asdict(self)
-        return fields if self.peer_is else {name: fields[name] for name in ("name", "unit", "value", "target")}
+    def fields(self) -> dict[str, str | float | bool | None]:
+        """Returns the members for --json, with the peer only if there is one, and with `at_least` only if it is true."""
+        names = ["name", "unit", "value", "target"]
+        names += ["peer", "peer_is"] if self.peer_is else []
+        names += ["at_least"] if self.at_least else []
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def bound(self) -> str:
+        return ">=" if self.at_least else "<"
 
     @property
     def missed(self) -> bool:
-        return self.target is not None and (self.value is None or self.value >= self.target)
+        if self.target is None:
+            return False
+        return self.value is None or (self.value < self.target if self.at_least else self.value >= self.target)
 
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """The rows to measure: those that match one of the patterns (fnmatch), or all; and whether Linux is measured beside them."""
+    """The rows to measure: those that match one of the patterns (fnmatch), or all; and whether Linux is measured beside them. Of the
+    benchmark `network`: megabytes, seeds: of a transfer, and their number; None: as the row has them. congestion: Linux's algorithm of
+    TCP. words: for Neap's image."""
 
     patterns: Sequence[str] = ()
     with_linux: bool = False
+    megabytes: float | None = None
+    seeds: int | None = None
+    congestion: str = "cubic"
+    words: Sequence[str] = ()
 
     def has(self, name: str) -> bool:
         return not self.patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns)
@@ -43,7 +59,7 @@ def table(rows: Sequence[Row]) -> str:
     """Returns the rows as aligned columns. Peers have two columns if there are any."""
     cells = [("name", "value", "target", "unit")]
     cells += [
-        (row.name, "-" if row.value is None else _number(row.value), "" if row.target is None else f"< {row.target:g}", row.unit)
+        (row.name, "-" if row.value is None else _number(row.value), "" if row.target is None else f"{row.bound} {row.target:g}", row.unit)
         for row in rows
     ]
     if not any(row.peer_is for row in rows):

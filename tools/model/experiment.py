@@ -22,7 +22,6 @@ from tools.model import cpu_model, ending, linux, plugin, results
 from tools.process import tail
 
 SERVER = "10.0.0.2"
-SERVER_WORDS = (f"ip={SERVER}/24",)
 WORLD_RESULT = "world.json"
 RESULT = "result.json"
 LOG = "log"
@@ -101,7 +100,7 @@ class Load:
         for name, value, minimum, maximum in (
             ("--rate", self.rate, 0, 1e8),
             ("--load-seconds", self.window_ms / 1e3, 1e-9, 3600.0),
-            ("--connections", self.connections, 1, 4096),
+            ("--connections", self.connections, 1, 16_384),
         ):
             if not minimum <= value <= maximum:
                 above = f"from {minimum:g}" if minimum != 1e-9 else "above 0,"
@@ -187,10 +186,11 @@ class Experiment:
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """The system that the machine boots: Neap's image, or Linux with memcached in its initramfs."""
+    """The system that the machine boots: Neap's image, or Linux with memcached in its initramfs. gateway: of Neap, an address or empty."""
 
     kernel: Path
     initramfs: Path | None = None
+    gateway: str = ""
 
     @property
     def is_linux(self) -> bool:
@@ -198,7 +198,9 @@ class System:
 
     def words(self, arguments: Sequence[str]) -> list[str]:
         """The command line. Raises UsageError for a setting that Linux does not have."""
-        return linux.kernel_words(f"{SERVER}/24", arguments) if self.is_linux else [*SERVER_WORDS, *arguments]
+        if self.is_linux:
+            return linux.kernel_words(f"{SERVER}/24", arguments)
+        return [f"ip={SERVER}/24{',' if self.gateway else ''}{self.gateway}", *arguments]
 
 
 @dataclasses.dataclass(frozen=True)

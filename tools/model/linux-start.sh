@@ -11,8 +11,11 @@
 #   neap.ratio=RATIO                    a fixed frequency by IA32_PERF_CTL, with no driver that would change it
 #   neap.governor=NAME                  cpufreq's governor
 #   neap.trace=on                       starts neap-trace, which records the log of a run
+#   neap.mtu=BYTES                      of the card's interface
+#   neap.congestion=NAME                the algorithm of TCP's congestion control
 #   neap.run=receiver|transmitter       NPtcp in this role, in place of memcached
-#   neap.peer=ADDRESS                   of the receiver
+#   neap.run=server|client              transfers in this role (tests/linux_guest/transfer.c); the client's plan is the file /plan
+#   neap.peer=ADDRESS                   of the receiver or server
 #   neap.netpipe=WORD,WORD...           options of NPtcp
 #
 # The console has lines that the host reads: `linux: module` and `linux: map` for the profile (tools/model/linux_profile.py), and `machine:`
@@ -77,6 +80,8 @@ if [ -n "$governor" ]; then
 fi
 
 ethtool -L eth0 combined "$cores" 2>/dev/null || [ "$cores" = 1 ] || fail "the card has no $cores queues"
+mtu=$(word mtu)
+[ -z "$mtu" ] || ip link set eth0 mtu "$mtu" || fail "the card takes no MTU of $mtu bytes"
 ip addr add "$(word address)" dev eth0 || fail "the card did not take its address"
 ip link set eth0 arp off || fail "the card's interface answers ARP"
 ip link set eth0 up || fail "the card does not start"
@@ -131,6 +136,38 @@ serve_memcached() {
   wait_for_ever
 }
 
+# A transfer begins with what TCP knows by itself, and not with what it kept from the transfer before.
+set_transfers() {
+  congestion=$(word congestion)
+  echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save || fail "TCP keeps metrics"
+  [ -z "$congestion" ] || echo "$congestion" >/proc/sys/net/ipv4/tcp_congestion_control || fail "the kernel has no $congestion"
+  say "linux: congestion control $(cat /proc/sys/net/ipv4/tcp_congestion_control), MTU $(cat /sys/class/net/eth0/mtu), $settings"
+}
+transfer_port=5005
+serve_transfers() {
+  set_transfers
+  transfer serve $transfer_port &
+  await listens $transfer_port || fail "transfer does not listen"
+  answer_arp
+  wait_for_ever
+}
+run_transfers() {
+  set_transfers
+  answer_arp
+  await_peer
+  transfer run "$peer" $transfer_port eth0 /plan >/dev/console 2>&1 || fail "transfer ended with status $?"
+  say "linux: all transfers have ended"
+  stty -F /dev/console -echo
+  poweroff -f
+}
+await_peer() {
+  peer=$(word peer)
+  for attempt in $(seq 60); do
+    ping -c 1 -W 1 "$peer" >/dev/null && break
+    [ "$attempt" = 60 ] && fail "there is no answer from $peer"
+  done
+}
+
 # NPtcp's options, beside those of the command line. Its buffers and sockets have its own defaults.
 nptcp() { LD_LIBRARY_PATH=/tmp/lib taskset -c 0 NPtcp -P "$netpipe_port" -o /tmp/np.out "$@" $(word netpipe | tr ',' ' '); }
 netpipe_port=5003
@@ -153,11 +190,7 @@ transmit_netpipe() {
   kill "$server"
   answer_arp
   # NPtcp does not try again, and a connection to its port would be a measurement.
-  peer=$(word peer)
-  for attempt in $(seq 60); do
-    ping -c 1 -W 1 "$peer" >/dev/null && break
-    [ "$attempt" = 60 ] && fail "there is no answer from $peer"
-  done
+  await_peer
   nptcp -h "$peer" >/dev/null 2>/dev/console || fail "NPtcp ended with status $?"
   say "linux: NPtcp has finished"
   stty -F /dev/console -echo
@@ -167,6 +200,8 @@ transmit_netpipe() {
 case $(word run) in
   receiver) receive_netpipe ;;
   transmitter) transmit_netpipe ;;
+  server) serve_transfers ;;
+  client) run_transfers ;;
   '') serve_memcached ;;
   *) fail "there is no run '$(word run)'" ;;
 esac

@@ -26,7 +26,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tools import build, machine, progress
 from tools.bench.netpipe import GUEST_PORT, RESULT
@@ -69,6 +69,7 @@ class Pairing:
     repeats: with `sizes`, the round trips of a trial by which the runs differ.
     profile: the instructions are those of the profile, and they have layers. The run is the same, and takes longer.
     debian_13_kernel: of Linux, for the symbols of its profile.
+    virtual_limit: the run's longest time.
     """
 
     model: str
@@ -81,6 +82,7 @@ class Pairing:
     repeats: int = MORE_REPEATS
     profile: bool = False
     debian_13_kernel: bool = False
+    virtual_limit: str = VIRTUAL_LIMIT
 
     def check(self) -> None:
         """Raises UsageError for a setting that cannot be."""
@@ -191,12 +193,31 @@ class Result:
     digest: str
 
 
+class Paired(Protocol):
+    """What both machines of a run need to know of it."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def cores(self) -> int: ...
+    @property
+    def memory(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def network(self) -> str: ...
+    @property
+    def virtual_limit(self) -> str: ...
+    def words(self, role: str, system: System) -> list[str]: ...
+    def has_profile(self, role: str, system: System) -> bool: ...
+
+
 class PairedMachine(machine.Machine):
     """A Machine whose card is in a world of two. `first`: the machine that started the world; None for that machine itself."""
 
     card_ready = b"neap-world: ready"
 
-    def __init__(self, system: System, wanted: Pairing, role: str, out: Path, first: PairedMachine | None, on_line: Callable[[str], None]):
+    def __init__(self, system: System, wanted: Paired, role: str, out: Path, first: PairedMachine | None, on_line: Callable[[str], None]):
         self._wanted = wanted
         self._out = out
         self._profile = out / PROFILE if wanted.has_profile(role, system) else None
@@ -222,7 +243,7 @@ class PairedMachine(machine.Machine):
             self.card_options = [
                 *("--driven", str(self.directory / "link"), "--seed", str(self._wanted.seed), "--network", self._wanted.network),
                 *("--peer-driven", str(self.directory / "peer-link"), "--peer-socket", str(self.directory / "peer-card")),
-                *("--set-up-limit", VIRTUAL_LIMIT, "--out", str(self._out / WORLD_RESULT)),
+                *("--set-up-limit", self._wanted.virtual_limit, "--out", str(self._out / WORLD_RESULT)),
             ]
             try:
                 super().start_card()
@@ -291,16 +312,21 @@ def _run(
     with contextlib.ExitStack() as stack:
         for one in machines.values():
             stack.callback(one.stop)
-        # Beside each other: the first one's QEMU answers nothing while its CPUs wait for the second machine.
-        with concurrent.futures.ThreadPoolExecutor(len(machines)) as pool:
-            for started in [pool.submit(one.start) for one in machines.values()]:
-                started.result()
+        start_all(list(machines.values()))
         for role in (TRANSMITTER, RECEIVER):
             _wait(machines[role], role, system, machines[RECEIVER])
-        world = _world(out / RECEIVER / WORLD_RESULT, machines[RECEIVER])
+        world = world_result(out / RECEIVER / WORLD_RESULT, machines[RECEIVER])
         lines = {role: one.lines for role, one in machines.items() if role == TRANSMITTER or not system.is_linux}
     profiles = {role: Profiles(folders[role], system, lines[role], wanted, profiled_sizes) for role in lines if wanted.profile}
     return merge(lines, {role: plugin.snapshots(folder) for role, folder in folders.items()}, world, profiles)
+
+
+def start_all(machines: Sequence[PairedMachine]) -> None:
+    """Starts the machines of a pair, the one with the world first."""
+    # Beside each other: the first one's QEMU answers nothing while its CPUs wait for the second machine.
+    with concurrent.futures.ThreadPoolExecutor(len(machines)) as pool:
+        for begun in [pool.submit(one.start) for one in machines]:
+            begun.result()
 
 
 def _wait(one: PairedMachine, role: str, system: System, world: PairedMachine) -> None:
@@ -317,7 +343,7 @@ def _wait(one: PairedMachine, role: str, system: System, world: PairedMachine) -
         raise one.failed(f"NetPIPE's {role} ended early: {said or f'status {status}, without a word'}")
 
 
-def _world(path: Path, first: PairedMachine) -> dict[str, Any]:
+def world_result(path: Path, first: PairedMachine) -> dict[str, Any]:
     """The world's result. It is written when both machines have left."""
     card = first._card_process
     assert card

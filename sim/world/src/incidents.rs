@@ -7,7 +7,9 @@
 //!
 //!   25ms hang tx 0              window+5ms network loss=0.1,reorder=0.2      window+9ms control itr,100us
 //!   window+1ms link flap 2000000 3          window+2ms close 5               window+3ms reset 6
+//!   window+1ms flood 20000 1000000 11211
 
+use crate::flood::FloodWords;
 use crate::impairments::Impairments;
 use crate::load_words::time;
 use soft82599::fault_words::{self, Fault};
@@ -15,7 +17,7 @@ use std::collections::VecDeque;
 
 const FLAPS_MAX: u64 = 1000;
 const FLAP_NS_MIN: u64 = 1000;
-const OTHERS: &str = "network LIST, link up|down|flap NS TIMES, control LINE, require LINE, close N, reset N";
+const OTHERS: &str = "network LIST, link up|down|flap NS TIMES, control LINE, require LINE, close N, reset N, flood RATE COUNT PORT";
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Incident {
@@ -30,6 +32,8 @@ pub enum Incident {
         connection: usize,
         at_once: bool,
     },
+    /// SYNs with forged sources.
+    Flood(FloodWords),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +72,7 @@ fn incident(text: &str, seed: u64) -> Result<Incident, String> {
         "link" => cable(rest).map(Incident::Card).ok_or_else(wrong),
         "close" => connection(false),
         "reset" => connection(true),
+        "flood" => FloodWords::parse(rest, seed).map(Incident::Flood).ok_or_else(wrong),
         _ => fault_words::parse_seeded(text, seed)
             .map(|fault| Incident::Card(CardIncident::Fault(fault)))
             .map_err(|why| format!("{why}, {OTHERS}")),
@@ -152,6 +157,7 @@ mod tests {
             ("at window+1ms require idle,halt", Moment::SinceWindow(1_000_000), Incident::Require("idle,halt".into())),
             ("close 4", Moment::SinceReset(0), Incident::End { connection: 4, at_once: false }),
             ("reset 4", Moment::SinceReset(0), Incident::End { connection: 4, at_once: true }),
+            ("flood 20 5 80", Moment::SinceReset(0), Incident::Flood(FloodWords { rate: 20, count: 5, port: 80, seed: 1 })),
         ] {
             assert_eq!(parse(words, 1), Ok((moment, incident)), "{words}");
         }
@@ -171,6 +177,7 @@ mod tests {
             "close",
             "reset x",
             "link sideways",
+            "flood 20 5",
             "network speed=3",
         ] {
             assert!(parse(words, 1).is_err(), "{words}");

@@ -23,7 +23,7 @@ pub struct LoadWords {
     #[arg(long, value_name = "N", default_value = "1000", value_parser = rate)]
     pub rate: f64,
     /// Connections, over all clients
-    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub connections: u32,
     /// A request takes any connection that has room, by chance, instead of the one that has waited longest
     #[arg(long, requires = "load")]
@@ -108,9 +108,18 @@ fn rate(text: &str) -> Result<f64, String> {
 
 /// Nanoseconds from a number with a unit: 250us, 20ms, 1.5s.
 pub fn time(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text} is not a time of at most 3600s, like 500ns, 250us, 20ms or 1.5s");
+    time_up_to(text, 3600)
+}
+
+/// As `time`, for up to 11 days: slow transfers are mostly idle time, which costs the host little.
+pub fn long_time(text: &str) -> Result<u64, String> {
+    time_up_to(text, 1_000_000)
+}
+
+fn time_up_to(text: &str, seconds_max: u64) -> Result<u64, String> {
+    let wrong = || format!("{text} is not a time of at most {seconds_max}s, like 500ns, 250us, 20ms or 1.5s");
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
     let (digits, unit) = units.into_iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit))).ok_or_else(wrong)?;
     let number: f64 = digits.parse().map_err(|_| wrong())?;
-    Some(number * unit).filter(|ns| (0.0..=3.6e12).contains(ns)).map(|ns| ns.round() as u64).ok_or_else(wrong)
+    Some(number * unit).filter(|ns| (0.0..=seconds_max as f64 * 1e9).contains(ns)).map(|ns| ns.round() as u64).ok_or_else(wrong)
 }

@@ -4,7 +4,7 @@
 use crate::clients::{Server, CLIENTS_MAX, CLIENT_HOST_FIRST};
 use crate::experiment::ExperimentOptions;
 use crate::incidents::{self, Incident, Moment};
-use crate::load_words::{time, LoadWords};
+use crate::load_words::{long_time, LoadWords};
 use crate::plan::{self, PlannedLoad, SETTINGS_MAX};
 use crate::switch::NetworkOptions;
 use clap::Parser;
@@ -47,7 +47,8 @@ pub struct Options {
     pub strict: Option<Strict>,
     /// A fault as of soft82599, from the start or at a virtual time, repeatable: 'drop rx chance 0.01', 'at 25ms hang tx 0'. Further
     /// kinds: 'at window+5ms network loss=0.1', 'link down', 'link flap NS TIMES', 'control LINE', 'require LINE' (until
-    /// control has accepted it), 'close N', 'reset N' (a connection)
+    /// control has accepted it), 'close N', 'reset N' (a connection),
+    /// 'flood RATE COUNT PORT' (SYNs with forged sources)
     #[arg(long, value_name = "WORDS")]
     pub fault: Vec<String>,
     /// Record every frame of the card, with virtual times
@@ -86,7 +87,7 @@ pub struct Options {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub recovery: Option<u32>,
     /// Limit of boot, connections, preload and settings
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = long_time)]
     pub set_up_limit: u64,
     /// Equal options and seeds give equal runs
     #[arg(long, value_name = "N", default_value = "1")]

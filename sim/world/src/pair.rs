@@ -13,16 +13,17 @@
 //! further apart in that time, `UNCONNECTED_NS`. Linux boots for seconds, and each barrier costs the host some microseconds. Only a
 //! barrier connects the cable. So the first frames of a card may be lost, as while a switch's port comes up.
 //!
+//! A machine may change the network by a frame (network_frame.rs). The change takes effect at the next barrier.
+//!
 //! The barriers follow from virtual times alone, and each machine stops exactly at the barrier and at its own card's events. So a run does
 //! not depend on the host. This is conservative parallel simulation with a synchronous time window (Chandy and Misra 1979; Lubachevsky
 //! 1989).
 
-use crate::agenda::Agenda;
-use crate::counts::FrameCounts;
-use crate::digest::Digest;
+use crate::impairments::ImpairmentCounts;
 use crate::link::NEVER_NS;
 use crate::machine::Machine;
-use crate::switch::{Losses, Port, Switch};
+use crate::pair_side::{Event, Sent, Side, State};
+use crate::switch::{Losses, Switch};
 
 /// The drivers of time begin with an advance to this time.
 const FIRST_BARRIER_NS: u64 = 1000;
@@ -30,127 +31,15 @@ const FIRST_BARRIER_NS: u64 = 1000;
 pub const LAST_WORK_NS: u64 = 20_000_000;
 /// The distance of barriers while no frame can arrive.
 const UNCONNECTED_NS: u64 = 100_000;
-/// Repetitions at one moment; more would be an endless loop.
-const ROUNDS_MAX: u32 = 100_000;
+const CHANGES_MAX: usize = 100_000;
 
-enum Event {
-    Arrival(Vec<u8>),
-    /// The card's cable is free for its next frame.
-    LineFree,
-}
-
-impl Event {
-    /// The order of events at one moment.
-    fn rank(&self) -> u8 {
-        match self {
-            Self::Arrival(_) => 0,
-            Self::LineFree => 1,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Runs,
-    /// At the barrier, or an instruction behind it. Its CPUs do nothing before `idle_until_ns` unless its card acts.
-    Waits {
-        at_ns: u64,
-        idle_until_ns: u64,
-    },
-    Gone,
-}
-
-pub struct Side<M> {
-    pub machine: M,
-    /// From this card to the other: this machine has the card's port, and the other one that of a client.
-    path: Switch,
-    agenda: Agenda<Event>,
-    line_free_ns: Option<u64>,
-    state: State,
-    now_ns: u64,
-    counts: FrameCounts,
-    digest: Digest,
-}
-
-/// A frame on its way to the other card, and its time there.
-type Sent = (u64, Vec<u8>);
-
-impl<M: Machine> Side<M> {
-    fn new(machine: M, path: Switch) -> Self {
-        let (agenda, counts, digest) = Default::default();
-        Self { machine, path, agenda, line_free_ns: None, state: State::Runs, now_ns: 0, counts, digest }
-    }
-
-    pub fn counts(&self) -> FrameCounts {
-        self.counts
-    }
-    pub fn digest(&self) -> Digest {
-        self.digest
-    }
-    /// Of the frames that this machine has sent.
-    pub fn losses(&self) -> Losses {
-        self.path.losses
-    }
-
-    /// Does all that is due up to and including `to_ns`. True if anything was due.
-    fn advance(&mut self, to_ns: u64, sent: &mut Vec<Sent>) -> Result<bool, String> {
-        let mut acted = false;
-        while let Some(at_ns) = self.next_event_ns().filter(|&at_ns| at_ns <= to_ns) {
-            acted = true;
-            self.now_ns = self.now_ns.max(at_ns);
-            self.settle(sent)?;
-        }
-        self.now_ns = self.now_ns.max(to_ns);
-        self.settle(sent)?;
-        Ok(acted)
-    }
-
-    fn settle(&mut self, sent: &mut Vec<Sent>) -> Result<(), String> {
-        for _ in 0..ROUNDS_MAX {
-            self.act(sent);
-            if self.next_event_ns().is_none_or(|at_ns| at_ns > self.now_ns) {
-                return Ok(());
-            }
-        }
-        Err(format!("the model makes no progress at {} ns", self.now_ns))
-    }
-
-    fn act(&mut self, sent: &mut Vec<Sent>) {
-        self.machine.advance(self.now_ns);
-        while let Some(event) = self.agenda.take_due(self.now_ns) {
-            match event {
-                Event::Arrival(frame) => {
-                    self.counts.add_to_card(frame.len());
-                    self.digest.add_frame(self.now_ns, true, &frame);
-                    self.machine.receive(self.now_ns, frame);
-                }
-                Event::LineFree => self.line_free_ns = None,
-            }
-        }
-        while self.line_free_ns.is_none() {
-            let Some(mut frame) = self.machine.take_frame() else { break };
-            self.counts.add_from_card(frame.len());
-            self.digest.add_frame(self.now_ns, false, &frame);
-            let (free_ns, at_switch_ns) = self.path.send_from_card(self.now_ns, frame.len());
-            self.line_free_ns = Some(free_ns);
-            self.add(free_ns, Event::LineFree);
-            let mut arrivals = Vec::new();
-            self.path.forward(at_switch_ns, Port::Card, &mut frame, |at_ns, _| arrivals.push(at_ns));
-            sent.extend(arrivals.into_iter().map(|at_ns| (at_ns, frame.clone())));
-        }
-    }
-
-    fn add(&mut self, at_ns: u64, event: Event) {
-        self.agenda.add(at_ns, event.rank(), event);
-    }
-
-    fn next_event_ns(&self) -> Option<u64> {
-        self.machine.next_ns().into_iter().chain(self.agenda.next_ns()).min()
-    }
-}
+/// Of both ways, since the start.
+pub type Impaired = [(Losses, ImpairmentCounts); 2];
 
 pub struct Pair<M> {
     sides: [Side<M>; 2],
+    /// The times at which frames of the machines changed the network, and what had been impaired until then.
+    changes: Vec<(u64, Impaired)>,
     lookahead_ns: u64,
     /// True if both cards received frames at the last barrier.
     connected: bool,
@@ -160,18 +49,30 @@ pub struct Pair<M> {
     end_ns: Option<u64>,
 }
 
+/// The shortest way of a frame from card to card.
+fn lookahead_ns<'a>(paths: impl Iterator<Item = &'a Switch>) -> u64 {
+    paths.map(Switch::card_to_client_ns).min().unwrap_or(1).max(1)
+}
+
 impl<M: Machine> Pair<M> {
     /// `paths`: from each machine to the other.
     pub fn new(machines: [M; 2], paths: [Switch; 2]) -> Self {
-        let lookahead_ns = paths.iter().map(Switch::card_to_client_ns).min().unwrap_or(1).max(1);
+        let lookahead_ns = lookahead_ns(paths.iter());
         let [one, other] = machines;
         let [there, back] = paths;
         let sides = [Side::new(one, there), Side::new(other, back)];
-        Self { sides, lookahead_ns, connected: false, barrier_ns: FIRST_BARRIER_NS, end_ns: None }
+        Self { sides, changes: Vec::new(), lookahead_ns, connected: false, barrier_ns: FIRST_BARRIER_NS, end_ns: None }
     }
 
     pub fn side(&self, side: usize) -> &Side<M> {
         &self.sides[side]
+    }
+    /// The changes of the network so far.
+    pub fn changes(&self) -> &[(u64, Impaired)] {
+        &self.changes
+    }
+    pub fn impaired(&self) -> Impaired {
+        [0, 1].map(|side| (self.sides[side].path.losses, self.sides[side].path.impaired))
     }
     pub fn machine(&mut self, side: usize) -> &mut M {
         &mut self.sides[side].machine
@@ -229,6 +130,7 @@ impl<M: Machine> Pair<M> {
             self.sides[number].state = State::Runs;
             *may_go = true;
         }
+        self.change_network()?;
         // After both have acted: a frame that arrives may make its receiver send.
         for side in self.sides.iter().filter(|side| side.state != State::Gone) {
             earliest_ns = earliest_ns.min(side.next_event_ns().unwrap_or(NEVER_NS));
@@ -241,6 +143,22 @@ impl<M: Machine> Pair<M> {
             None => earliest_ns.saturating_add(span_ns),
         };
         Ok(go_on)
+    }
+
+    /// At a barrier, because there both ways change at one moment, and no frame is sent before the next barrier is known.
+    fn change_network(&mut self) -> Result<(), String> {
+        for from in 0..self.sides.len() {
+            let Some(change) = self.sides[from].change.take() else { continue };
+            if self.changes.len() == CHANGES_MAX {
+                return Err(format!("the machines changed the network more than {CHANGES_MAX} times"));
+            }
+            self.changes.push((self.sides[from].now_ns, self.impaired()));
+            for (number, side) in self.sides.iter_mut().enumerate() {
+                side.path.change(change.options.clone(), change.seed.wrapping_mul(2).wrapping_add(number as u64));
+            }
+            self.lookahead_ns = lookahead_ns(self.sides.iter().map(|side| &side.path));
+        }
+        Ok(())
     }
 
     fn deliver(&mut self, from: usize, sent: Vec<Sent>) -> Result<(), String> {
@@ -274,6 +192,8 @@ impl<M: Machine> Pair<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::digest::Digest;
+    use crate::network_frame;
     use std::collections::VecDeque;
 
     const ADDRESSES: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
@@ -441,6 +361,27 @@ mod tests {
         assert!(pair.is_finished() && !pair.all_gone());
         assert_eq!(pair.leave(0).unwrap(), [false, false]);
         assert!(pair.all_gone());
+    }
+
+    #[test]
+    fn a_frame_to_the_switch_changes_the_network_at_the_barrier() {
+        let mut pair = pair([0, 0]);
+        let frame = [&network_frame::SWITCH_ADDRESS[..], &[0; 6], &network_frame::ETHER_TYPE, b"3 delay_ns=40000,rate_mbps=100\0"].concat();
+        let both = |pair: &mut Pair<Echo>| {
+            let at_ns = pair.barrier_ns;
+            assert_eq!(pair.advance(0, at_ns, at_ns).unwrap(), [false, false]);
+            assert_eq!(pair.advance(1, at_ns, at_ns).unwrap(), [true, true]);
+        };
+        both(&mut pair);
+        let (at_ns, before_ns) = (pair.barrier_ns, pair.lookahead_ns);
+        pair.sides[0].machine.out.push_back(frame);
+        both(&mut pair);
+        assert_eq!((before_ns, pair.barrier_ns - at_ns), (LOOKAHEAD_NS, 68 + 6720 + 2 * 40_000));
+        assert_eq!(pair.changes(), [(at_ns, Impaired::default())]);
+        assert!(pair.sides[1].next_event_ns().is_none(), "the frame reaches no machine");
+        pair.sides[1].machine.out.push_back([&network_frame::SWITCH_ADDRESS[..], &[0; 6], &network_frame::ETHER_TYPE, b"no seed"].concat());
+        let at_ns = pair.barrier_ns;
+        assert!(pair.act(1, at_ns).unwrap_err().contains("'no' is no seed"));
     }
 
     #[test]

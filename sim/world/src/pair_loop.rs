@@ -10,7 +10,7 @@ use crate::guest::Guest;
 use crate::link::{Field, Input, Link};
 use crate::machine::CardMachine;
 use crate::options::Options;
-use crate::pair::Pair;
+use crate::pair::{Impaired, Pair};
 use serde_json::{json, Value};
 use soft82599::control::Control;
 use soft82599::log::Log;
@@ -238,7 +238,20 @@ impl PairLoop {
                 "digest": machine.digest().text(),
             })
         };
-        let text = json!({"version": 1, "seed": self.seed, "machines": [machine(0), machine(1)]});
+        let impaired = |at_ns: u64, both: &Impaired| {
+            let ways = both.map(|(losses, counts)| {
+                json!({
+                    "lost": losses.lost, "queue_full": losses.queue_full,
+                    "duplicated": counts.duplicated, "corrupted": counts.corrupted, "reordered": counts.reordered,
+                })
+            });
+            json!({"at_ns": at_ns, "impaired": ways})
+        };
+        // What was impaired until each change, and until the end.
+        let changes: Vec<Value> = self.pair.changes().iter().map(|(at_ns, both)| impaired(*at_ns, both)).collect();
+        let end_ns = (0..SIDES).map(|side| self.pair.side(side).now_ns()).max().unwrap_or(0);
+        let end = impaired(end_ns, &self.pair.impaired());
+        let text = json!({"version": 1, "seed": self.seed, "machines": [machine(0), machine(1)], "changes": changes, "end": end});
         if let Err(error) = std::fs::write(&path, format!("{text}\n")) {
             self.fail(&format!("cannot write {}: {error}", path.display()));
         }

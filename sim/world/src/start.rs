@@ -72,5 +72,5 @@ pub fn world<M: Machine>(options: &Options, machine: M) -> Result<World<M>, Stri
     let switch = Switch::new(options.network.clone(), addresses, options.stream_seed(Stream::Switch, 0));
     let experiment = Experiment::new(options.experiment()?, clients, NeapControl::new(options.server));
     let incidents = Incidents::new(options.incidents()?);
-    Ok(World::new(machine, hosts, switch, experiment, incidents, Steering::new(NeapControl::new(options.server))))
+    Ok(World::new((machine, options.server()), hosts, switch, experiment, incidents, Steering::new(NeapControl::new(options.server))))
 }

@@ -4,13 +4,14 @@
 //! A frame is sent bit by bit onto its cable, arrives at the switch a delay later, waits there for the cable of its destination, and is
 //! sent again (store and forward). So the one-way time of a frame is two delays, two transmission times, and the waiting.
 //!
-//! A cable is free again when the last bit of a frame has left. The frames that wait for it are known by that time alone, so there are no
-//! queues of frames here. The bytes that wait for one cable are bounded. A frame beyond the bound is dropped and counted. The switch also
-//! impairs frames by chance (impairments.rs).
+//! A cable is free again when the last bit of a frame has left. The bytes that wait for it are known by that time alone, so there are no
+//! queues of frames here. The bytes that wait for one cable are bounded, and their frames if `queue_frames` is given. A frame beyond a
+//! bound is dropped and counted. The switch also impairs frames by chance (impairments.rs).
 
 use crate::impairments::{ImpairmentCounts, Impairments};
 use load::distributions::Rng;
 use rand::SeedableRng as _;
+use std::collections::VecDeque;
 
 /// Preamble, start of frame, and the gap between frames (IEEE 802.3 4.4.2).
 const OVERHEAD_BYTES: u64 = 20;
@@ -31,11 +32,15 @@ pub struct NetworkOptions {
     pub impairments: Impairments,
     /// Bytes that may wait for one cable.
     pub queue_bytes_max: u64,
+    /// Frames that may wait for one cable, the one that is being sent included. None: any number.
+    pub queue_frames_max: Option<usize>,
 }
+
+const NAMES: &str = "delay_ns=, rate_mbps=, queue_bytes=, queue_frames=";
 
 impl Default for NetworkOptions {
     fn default() -> Self {
-        Self { delay_ns: 1000, rate_mbps: 10_000, impairments: Impairments::default(), queue_bytes_max: 1 << 20 }
+        Self { delay_ns: 1000, rate_mbps: 10_000, impairments: Impairments::default(), queue_bytes_max: 1 << 20, queue_frames_max: None }
     }
 }
 
@@ -54,10 +59,11 @@ impl std::str::FromStr for NetworkOptions {
                 "delay_ns" => options.delay_ns = number(1, 10_000_000_000)?,
                 "rate_mbps" => options.rate_mbps = number(1, 1_000_000)?,
                 "queue_bytes" => options.queue_bytes_max = number(2048, 1 << 30)?,
+                "queue_frames" => options.queue_frames_max = Some(number(1, 1 << 20)? as usize),
                 _ => options
                     .impairments
                     .take(name, value)
-                    .unwrap_or_else(|| Err(format!("{word}: known are delay_ns=, rate_mbps=, queue_bytes=, {}", Impairments::NAMES)))?,
+                    .unwrap_or_else(|| Err(format!("{word}: known are {NAMES}, {}", Impairments::NAMES)))?,
             }
         }
         Ok(options)
@@ -68,11 +74,22 @@ impl std::str::FromStr for NetworkOptions {
 struct Line {
     rate_mbps: u64,
     free_ns: u64,
+    /// The times at which waiting frames will have left; only with a bound of frames.
+    leaving_ns: VecDeque<u64>,
 }
 
 impl Line {
     fn new(rate_mbps: u64) -> Self {
-        Self { rate_mbps, free_ns: 0 }
+        Self { rate_mbps, free_ns: 0, leaving_ns: VecDeque::new() }
+    }
+
+    /// True if a frame that comes now, or comes later than all others, may wait.
+    fn has_room(&mut self, now_ns: u64, options: &NetworkOptions) -> bool {
+        while self.leaving_ns.front().is_some_and(|&at_ns| at_ns <= now_ns) {
+            self.leaving_ns.pop_front();
+        }
+        let has_room_for_frame = options.queue_frames_max.is_none_or(|max| self.leaving_ns.len() < max);
+        has_room_for_frame && self.waiting_bytes(now_ns) <= options.queue_bytes_max
     }
 
     fn transmission_ns(&self, frame_bytes: usize) -> u64 {
@@ -88,6 +105,15 @@ impl Line {
     fn send(&mut self, now_ns: u64, frame_bytes: usize) -> u64 {
         self.free_ns = self.free_ns.max(now_ns) + self.transmission_ns(frame_bytes);
         self.free_ns
+    }
+
+    /// As `send`, for a frame that may wait.
+    fn send_queued(&mut self, now_ns: u64, frame_bytes: usize, options: &NetworkOptions) -> u64 {
+        let at_ns = self.send(now_ns, frame_bytes);
+        if options.queue_frames_max.is_some() {
+            self.leaving_ns.push_back(at_ns);
+        }
+        at_ns
     }
 }
 
@@ -167,14 +193,23 @@ impl Switch {
         self.options.impairments = impairments;
     }
 
+    /// From now on, all of the network is like this. Frames that wait for a cable keep their times.
+    pub fn change(&mut self, options: NetworkOptions, seed: u64) {
+        for line in self.to_switch.iter_mut().chain(&mut self.to_client) {
+            line.rate_mbps = options.rate_mbps;
+        }
+        self.rng = Rng::seed_from_u64(seed);
+        self.options = options;
+    }
+
     /// A client sends a frame. Returns the time at which it arrives at the switch; None: the client's own queue is full.
     pub fn send_from_client(&mut self, now_ns: u64, client: usize, frame_bytes: usize) -> Option<u64> {
         let line = &mut self.to_switch[client];
-        if line.waiting_bytes(now_ns) > self.options.queue_bytes_max {
+        if !line.has_room(now_ns, &self.options) {
             self.losses.queue_full += 1;
             return None;
         }
-        Some(line.send(now_ns, frame_bytes) + self.options.delay_ns)
+        Some(line.send_queued(now_ns, frame_bytes, &self.options) + self.options.delay_ns)
     }
 
     /// The card sends a frame; its cable MUST be free. Returns the time at which its cable is free again, and the time of arrival at the
@@ -213,7 +248,7 @@ impl Switch {
             Port::Card => &mut self.to_card,
             Port::Client(client) => &mut self.to_client[client],
         };
-        if line.waiting_bytes(now_ns) > self.options.queue_bytes_max {
+        if !line.has_room(now_ns, &self.options) {
             self.losses.queue_full += 1;
             return;
         }
@@ -221,7 +256,7 @@ impl Switch {
         let copies = 1 + u64::from(impairments.duplicates(&mut self.rng, &mut self.impaired));
         for _ in 0..copies {
             let late_ns = impairments.delay_ns(&mut self.rng, &mut self.impaired);
-            deliver(line.send(now_ns, frame_bytes) + self.options.delay_ns + late_ns, to);
+            deliver(line.send_queued(now_ns, frame_bytes, &self.options) + self.options.delay_ns + late_ns, to);
         }
     }
 
@@ -293,6 +328,33 @@ mod tests {
         assert_eq!((arrived, switch.losses.queue_full), (7, 13));
         let later_ns = 7 * 1538 * 80;
         assert_eq!(forwarded(&mut switch, later_ns, Port::Card, &to).len(), 1);
+    }
+
+    #[test]
+    fn frames_that_wait_for_a_cable_are_bounded() {
+        let mut switch = switch("rate_mbps=100,queue_frames=5");
+        let to = frame([2, 0, 0, 0, 0, 1], 60);
+        let send = |switch: &mut Switch, now_ns| forwarded(switch, now_ns, Port::Card, &to).len();
+        assert_eq!(((0..20).map(|_| send(&mut switch, 0)).sum::<usize>(), switch.losses.queue_full), (5, 15));
+        // 64 bytes, preamble and gap: 6720 ns.
+        assert_eq!((send(&mut switch, 6719), send(&mut switch, 6720), send(&mut switch, 6720)), (0, 1, 0));
+    }
+
+    #[test]
+    fn a_changed_network_has_its_own_rate_and_random_numbers() {
+        let to = frame([2, 0, 0, 0, 0, 1], 60);
+        let pattern = |before: u64| {
+            let mut switch = switch("loss=0.5");
+            (0..before).for_each(|i| drop(forwarded(&mut switch, i * 10_000, Port::Card, &to)));
+            switch.change("rate_mbps=100,delay_ns=500,loss=0.1".parse().unwrap(), 9);
+            let arrived =
+                (1000..2000).map(|i| forwarded(&mut switch, i * 10_000, Port::Card, &to).first().map(|(at_ns, _)| at_ns - i * 10_000));
+            arrived.collect::<Vec<_>>()
+        };
+        let arrived = pattern(3);
+        assert_eq!(arrived.iter().flatten().max(), Some(&(6720 + 500)));
+        assert!((70..130).contains(&arrived.iter().filter(|at_ns| at_ns.is_none()).count()));
+        assert_eq!(arrived, pattern(50), "the frames before do not count");
     }
 
     #[test]

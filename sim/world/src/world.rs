@@ -9,10 +9,11 @@
 //! reach the card or change the phase, not the earliest event. That saves most advances.
 
 use crate::agenda::Agenda;
-use crate::clients::Host;
+use crate::clients::{client_mac, Host, Server};
 use crate::counts::{Counts, FrameCounts, Window};
 use crate::digest::Digest;
 use crate::experiment::{Experiment, Phase};
+use crate::flood::Flood;
 use crate::incidents::{Incident, Incidents};
 use crate::machine::Machine;
 use crate::steering::{Steering, STEERING_HOST};
@@ -45,11 +46,13 @@ impl Event {
 
 pub struct World<M> {
     pub machine: M,
+    server: Server,
     hosts: Vec<Host>,
     switch: Switch,
     experiment: Experiment,
     incidents: Incidents,
     steering: Steering,
+    flood: Option<Flood>,
     agenda: Agenda<Event>,
     /// Of each event: the earliest time at which it can reach the card, and its own time. Those of past events are removed later.
     reaches: BinaryHeap<Reverse<(u64, u64)>>,
@@ -64,16 +67,26 @@ pub struct World<M> {
 }
 
 impl<M: Machine> World<M> {
-    pub fn new(machine: M, hosts: Vec<Host>, switch: Switch, experiment: Experiment, incidents: Incidents, steering: Steering) -> Self {
+    /// `server`: the machine's address.
+    pub fn new(
+        (machine, server): (M, Server),
+        hosts: Vec<Host>,
+        switch: Switch,
+        experiment: Experiment,
+        incidents: Incidents,
+        steering: Steering,
+    ) -> Self {
         let (agenda, reaches, digest, counts, windows) = Default::default();
         let (phase, card_line_free_ns, now_ns) = (Phase::SetUp, None, 0);
         Self {
             machine,
+            server,
             hosts,
             switch,
             experiment,
             incidents,
             steering,
+            flood: None,
             agenda,
             reaches,
             digest,
@@ -161,6 +174,9 @@ impl<M: Machine> World<M> {
             self.happen(incident)?;
         }
         self.machine.advance(now_ns);
+        while let Some(frame) = self.flood.as_mut().and_then(|flood| flood.take_due(now_ns)) {
+            self.add(now_ns, Event::AtSwitch(Port::Client(0), frame));
+        }
         while let Some(event) = self.agenda.take_due(now_ns) {
             self.handle(event);
         }
@@ -187,6 +203,10 @@ impl<M: Machine> World<M> {
             Incident::Network(impairments) => self.switch.impair(impairments),
             Incident::Control(line) => self.steering.add(line, self.now_ns, &mut self.hosts[STEERING_HOST]),
             Incident::Require(line) => self.steering.require(line, self.now_ns, &mut self.hosts[STEERING_HOST]),
+            Incident::Flood(words) => {
+                let server = self.server;
+                self.flood = Some(Flood::new(words, self.now_ns, server.mac, client_mac(0), server.address));
+            }
             Incident::End { connection, at_once } => self.experiment.end_connection(connection, at_once, self.now_ns, &mut self.hosts)?,
         }
         Ok(())
@@ -266,7 +286,8 @@ impl<M: Machine> World<M> {
     /// The next time at which anything happens here.
     fn next_event_ns(&mut self) -> Option<u64> {
         let hosts = self.hosts.iter().filter_map(Host::next_ns).min();
-        let planned = [self.incidents.next_ns(), self.steering.next_ns()].into_iter().flatten().min();
+        let flood = self.flood.as_ref().and_then(Flood::next_ns);
+        let planned = [self.incidents.next_ns(), self.steering.next_ns(), flood].into_iter().flatten().min();
         [self.machine.next_ns(), self.agenda.next_ns(), hosts, planned, self.experiment.next_ns()].into_iter().flatten().min()
     }
 
@@ -278,10 +299,12 @@ impl<M: Machine> World<M> {
         let from_network = self.reaches.peek().map(|Reverse((reach_ns, _))| *reach_ns);
         let of_clients = self.hosts.iter().filter_map(Host::next_ns).chain(self.experiment.next_ns()).chain(self.steering.next_ns()).min();
         let from_clients = of_clients.map(|at_ns| at_ns.saturating_add(self.switch.client_to_card_ns()));
+        let flood = self.flood.as_ref().and_then(Flood::next_ns).map(|at_ns| at_ns + self.switch.time_to_card_ns(0));
         // The card reports completions to its driver when the cable takes its frames.
         let completion = self.card_line_free_ns.filter(|_| self.machine.waits_for_wire());
-        let all = [self.machine.next_ns(), self.incidents.next_ns(), self.experiment.change_ns(), from_network, from_clients, completion];
-        let next_ns = all.into_iter().flatten().min();
+        let planned = [self.incidents.next_ns(), self.experiment.change_ns(), flood];
+        let all = [self.machine.next_ns(), from_network, from_clients, completion].into_iter().chain(planned);
+        let next_ns = all.flatten().min();
         next_ns.map(|at_ns| at_ns.max(self.now_ns + 1))
     }
 }

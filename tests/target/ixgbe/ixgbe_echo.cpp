@@ -5,7 +5,9 @@
 // There is no network stack: each core's queue pair has an `Echo` instead. The peer is ixgbe_echo_test.py, at the card's stream socket.
 //   ARP request for 10.0.0.2      answered
 //   ethertype 88B5 (experimental) sent back with the addresses swapped, from the buffers in which it was received
-//   UDP or TCP over IPv4          sent back with all addresses and the ports swapped; the card computes the IP and UDP or TCP checksums
+//   UDP or TCP over IPv4 or IPv6  sent back with all addresses and the ports swapped; the card computes the checksums. With
+//                                 segment_bytes=N the card cuts TCP payload into segments of N bytes. Frames of IPv6 must arrive on the
+//                                 core that `receiving_core_ipv6` names
 //   ethertype 88B7                a setting as text, "rsc=on" or "steer=udp:7,1"; sent back with the answer that control would give;
 //                                 "dma_error" makes the card read from an address without memory, "values" returns all settings of the
 //                                 card, "timer,1" is answered after a timer of core 1 has fired, "send,17" after core 17 has sent a frame
@@ -36,7 +38,7 @@ namespace {
 using namespace neap;
 
 constexpr std::size_t mac_bytes = 6, ethernet_bytes = 14;
-constexpr std::uint16_t ethertype_ipv4 = 0x0800, ethertype_arp = 0x0806, ethertype_echo = 0x88B5;
+constexpr std::uint16_t ethertype_ipv4 = 0x0800, ethertype_arp = 0x0806, ethertype_ipv6 = 0x86DD, ethertype_echo = 0x88B5;
 constexpr std::uint16_t ethertype_stop = 0x88B6, ethertype_set = 0x88B7;
 constexpr std::size_t answer_bytes = 300;
 constexpr std::array<std::uint8_t, 4> our_ip = {10, 0, 0, 2};
@@ -71,7 +73,8 @@ struct Echo final : FrameReceiver {
       if (ethertype == ethertype_set) return start(set(frame));
       if (ethertype == ethertype_arp) answered = answer_arp(*frame);
       if (ethertype == ethertype_echo) answered = true;
-      if (ethertype == ethertype_ipv4) answered = turn_around(*frame, info, reply);
+      if (ethertype == ethertype_ipv4) answered = turn_around(*frame, info, ipv4_fields, reply);
+      if (ethertype == ethertype_ipv6) answered = turn_around(*frame, info, ipv6_fields, reply);
     }
     if (!answered) return release(frame);
     swap_addresses(frame);
@@ -177,32 +180,52 @@ struct Echo final : FrameReceiver {
     return true;
   }
 
-  bool turn_around(ReceiveBuffer& frame, ReceiveInfo info, TransmitOffload& reply) {
-    constexpr std::size_t ip_bytes = 20;
+  /// Offsets in the IP header. The addresses are its last fields.
+  struct IpFields {
+    std::size_t bytes, length, protocol, addresses, address_bytes;
+  };
+  static constexpr IpFields ipv4_fields{.bytes = 20, .length = 2, .protocol = 9, .addresses = 12, .address_bytes = 4};
+  static constexpr IpFields ipv6_fields{.bytes = 40, .length = 4, .protocol = 6, .addresses = 8, .address_bytes = 16};
+
+  bool turn_around(ReceiveBuffer& frame, ReceiveInfo info, const IpFields& fields, TransmitOffload& reply) {
     std::byte* const ip = frame.data + ethernet_bytes;
-    std::byte* const ports = ip + ip_bytes;
-    const std::byte protocol = ip[9];
+    std::byte* const ports = ip + fields.bytes;
+    if (frame.bytes < ethernet_bytes + fields.bytes) return false;
+    const bool ipv6 = &fields == &ipv6_fields;
+    const std::byte protocol = ip[fields.protocol];
     const bool tcp = protocol == std::byte{protocol_tcp};
     const std::size_t l4_bytes = tcp ? 20 : 8;
     const std::size_t checksum_at = tcp ? 16 : 6;
     if (!tcp && protocol != std::byte{protocol_udp}) return false;
-    if (frame.bytes < ethernet_bytes + ip_bytes + l4_bytes) return false;
-    if (!info.ip_checksum_good() || !info.l4_checksum_good()) {
+    if (frame.bytes < ethernet_bytes + fields.bytes + l4_bytes) return false;
+    if (!(ipv6 ? info.ipv6_checksum_good() : info.checksums_good())) {
       ++bad_checksums;
       return false;
     }
-    swap_fields(ip + 12, ip + 16, 4);
+    if (ipv6) wrong_core += core_of_ipv6(ip, ports) != this_core() ? 1 : 0;
+    swap_fields(ip + fields.addresses, ip + fields.addresses + fields.address_bytes, fields.address_bytes);
     swap_fields(ports, ports + 2, 2);
-    put_word(ip + 10, 0);
-    // The card needs the folded sum of the pseudo header (7.2.5): addresses, protocol, length.
-    std::uint32_t sum = std::to_integer<std::uint32_t>(protocol) + word_at(ip + 2) - ip_bytes;
-    for (std::size_t i = 12; i < ip_bytes; i += 2) sum += word_at(ip + i);
+    reply.l3_bytes = static_cast<std::uint8_t>(fields.bytes);
+    reply.l4_bytes = static_cast<std::uint8_t>(l4_bytes);
+    reply.checksums = tcp ? (ipv6 ? Checksums::tcp_ipv6 : Checksums::tcp_ipv4) : (ipv6 ? Checksums::udp_ipv6 : Checksums::udp_ipv4);
+    std::uint32_t length = word_at(ip + fields.length) - (ipv6 ? 0U : static_cast<std::uint32_t>(fields.bytes));
+    if (tcp && segment_bytes != 0 && length > l4_bytes) {
+      reply.segment_bytes = segment_bytes;
+      put_word(ip + fields.length, 0);
+      length = 0;
+    }
+    if (!ipv6) put_word(ip + 10, 0);
+    // The card needs the folded sum of the pseudo header (7.2.5): addresses, protocol, and without TSO the length.
+    std::uint32_t sum = std::to_integer<std::uint32_t>(protocol) + length;
+    for (std::size_t i = fields.addresses; i < fields.bytes; i += 2) sum += word_at(ip + i);
     while (sum > 0xFFFF) sum = (sum & 0xFFFF) + (sum >> 16);
     put_word(ports + checksum_at, sum);
-    reply.l3_bytes = ip_bytes;
-    reply.l4_bytes = static_cast<std::uint8_t>(l4_bytes);
-    reply.checksums = tcp ? Checksums::tcp_ipv4 : Checksums::udp_ipv4;
     return true;
+  }
+
+  [[nodiscard]] unsigned core_of_ipv6(const std::byte* ip, const std::byte* ports) const {
+    const auto* const addresses = reinterpret_cast<const std::uint8_t*>(ip + ipv6_fields.addresses);
+    return card->receiving_core_ipv6(Ipv6Octets(addresses, 16), Ipv6Octets(addresses + 16, 16), word_at(ports), word_at(ports + 2));
   }
 
   /// Sends frames in order. A frame for which the ring has no room waits, as in a network stack.
@@ -250,7 +273,8 @@ struct Echo final : FrameReceiver {
   };
   std::deque<Waiting> waiting;
   std::optional<EventEndHook> end_of_event;  // made and destroyed on the core
-  std::uint64_t received = 0, batches = 0, refused = 0, bad_checksums = 0;
+  std::uint16_t segment_bytes = 0;
+  std::uint64_t received = 0, batches = 0, refused = 0, bad_checksums = 0, wrong_core = 0;
 };
 
 /// Prints the core's counters. Returns true if every buffer of the core's pool is free or on the ring.
@@ -260,7 +284,7 @@ bool report(ixgbe::Card& card, const Echo& echo, unsigned core) {
   const auto& receive = pair.receive_queue();
   const auto& transmit = pair.transmit_queue();
   print("ixgbe_echo: core ", core, " frames=", echo.received, " batches=", echo.batches, " refused=", echo.refused,
-        " bad_checksums=", echo.bad_checksums, " sent=", pair.traffic().tx_frames.value(),
+        " bad_checksums=", echo.bad_checksums, " wrong_core=", echo.wrong_core, " sent=", pair.traffic().tx_frames.value(),
         " contexts=", transmit.counters().contexts.value(), " receive_tails=", receive.counters().tail_writes.value(),
         " transmit_tails=", transmit.counters().tail_writes.value(), " interrupts=", pair.counters().interrupts.value(),
         " empty=", pair.counters().empty_interrupts.value(), " budget_exits=", pair.counters().budget_exits.value(),
@@ -356,6 +380,8 @@ neap::task<int> neap::application(Arguments& arguments) {
   options.queues.transmit_descriptors = static_cast<std::uint32_t>(arguments.number("transmit_descriptors", 512, {64, 4096}, "ring size"));
   options.queues.receive_buffers =
       static_cast<std::uint32_t>(arguments.number("receive_buffers", 2048, {64, 65536}, "2 KiB each, per core"));
+  const auto segment_bytes = static_cast<std::uint16_t>(
+      arguments.number("segment_bytes", 0, {0, 9000}, "TCP payload of the segments that the card cuts; 0: none"));
   const auto boot_settings = policy::BootSettings::from(arguments, ixgbe::setting_rows());
   const bool change = arguments.flag("change_policy", false, "change idle, itr and poll_budget all the while");
   const bool compare = arguments.flag("compare", true, "the driver's counts with the card's; not for joined segments, which both count");
@@ -374,6 +400,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     echoes.push_back(std::make_unique<Echo>());
     echoes.back()->card = &card;
     echoes.back()->others = &echoes;
+    echoes.back()->segment_bytes = segment_bytes;
     echoes.back()->stop = &stop;
     co_await on_core(core, [&card, echo = echoes.back().get()] {
       echo->end_of_event.emplace([echo] { ++echo->batches; });

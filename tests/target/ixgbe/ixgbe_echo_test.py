@@ -14,15 +14,20 @@ from tests.target.images import SOFT_CARD
 from tests.target.ixgbe.echo import ANSWER_SECONDS, IMAGE, START_SECONDS, Echo, booted, exchange
 from tests.target.ixgbe.echo_frames import (
     CARD_IP,
+    CARD_IP6,
     CARD_MAC,
     ECHO,
     PEER_IP,
+    PEER_IP6,
     PEER_MAC,
     SET,
     echo_frame,
     echoed,
+    ip6_echoed,
     setting_frame,
+    tcp6_frame,
     tcp_frame,
+    udp6_frame,
     udp_echoed,
     udp_frame,
 )
@@ -136,41 +141,65 @@ def test_bursts_larger_than_the_budget_strand_nothing():
     assert core["budget_exits"] > 0, "no burst was longer than a budget: this run shows nothing"
 
 
-def test_checksums_are_checked_and_inserted_by_the_card():
-    frames = [udp_frame(i, 1000 + i % 7, 60 + i % 1400) for i in range(500)]
+# The offsets of bytes that a checksum protects. IPv4: its own checksum, that of UDP, payload. IPv6: an address, UDP's checksum, payload.
+@pytest.mark.parametrize(
+    "make, expect, shortest, places",
+    [(udp_frame, udp_echoed, 60, (24, 40, 50)), (udp6_frame, ip6_echoed, 70, (30, 60, 70))],
+    ids=["ipv4", "ipv6"],
+)
+def test_checksums_are_checked_and_inserted_by_the_card(make, expect, shortest: int, places: tuple[int, ...]):
+    frames = [make(i, 1000 + i % 7, shortest + i % 1400) for i in range(500)]
     with booted() as echo:
-        exchange(echo.peer, frames, udp_echoed)
-        for place in (24, 40, 50):  # IP checksum, UDP checksum, payload
-            bad = bytearray(udp_frame(1, 1000, 100))
+        exchange(echo.peer, frames, expect)
+        for place in places:
+            bad = bytearray(make(1, 1000, 100))
             bad[place] ^= 1
             echo.peer.send(bytes(bad))
-        exchange(echo.peer, [udp_frame(77, 1000, 100)], udp_echoed)
+        exchange(echo.peer, [make(77, 1000, 100)], expect)
         core = echo.finish()[0]
     assert core["bad_checksums"] == 3
     assert core["contexts"] == 1, "equal offloads share a context"
 
 
+@pytest.mark.parametrize("size", [1, 1000, 1001, 8900])
+def test_the_card_cuts_segments_of_ipv6(size: int):
+    payload, last_only = random.Random(size).randbytes(size), 0x09
+    sequence = 0xFFFFFF00
+    with booted(words="frame_bytes=9014 segment_bytes=1000") as echo:
+        echo.peer.send(tcp6_frame(payload, 4000, 7, sequence, 0x10 | last_only))  # with FIN and PSH
+        for at in range(0, size, 1000):
+            last = at + 1000 >= size
+            wanted = tcp6_frame(payload[at : at + 1000], 4000, 7, (sequence + at) & 0xFFFFFFFF, 0x10 | (last_only if last else 0))
+            assert echo.peer.receive() == ip6_echoed(wanted), f"segment at {at}"
+        core = echo.finish()[0]
+    assert core["sent"] == (size + 999) // 1000, "the driver counts segments, as the card does"
+
+
 @pytest.mark.parametrize("cores, rss_cores", [(3, 0), (4, 0), (4, 2)])
-def test_rss_sends_each_flow_to_the_core_that_toeplitz_says(cores: int, rss_cores: int):
+@pytest.mark.parametrize("ipv6", [False, True], ids=["ipv4", "ipv6"])
+def test_rss_sends_each_flow_to_the_core_that_toeplitz_says(cores: int, rss_cores: int, ipv6: bool):
+    make, expect, shortest, ports_at = (udp6_frame, ip6_echoed, 70, 54) if ipv6 else (udp_frame, udp_echoed, 60, 34)
+    addresses = PEER_IP6 + CARD_IP6 if ipv6 else PEER_IP + CARD_IP
     ports = [random.Random(9).randint(1024, 65535) + i for i in range(64)]
     expected = dict.fromkeys(range(cores), 0)
     for port in ports:
-        entry = toeplitz(PEER_IP + CARD_IP + struct.pack(">HH", port & 0xFFFF, 7)) % 128
+        entry = toeplitz(addresses + struct.pack(">HH", port & 0xFFFF, 7)) % 128
         expected[entry % (rss_cores or cores)] += 20
     with booted(cores=cores, words=f"rss_cores={rss_cores}") as echo:
         unanswered: dict[bytes, list[bytes]] = {}
         for number in range(20):
             for port in ports:
-                frame = udp_frame(number, port & 0xFFFF, 60 + number * 50)
+                frame = make(number, port & 0xFFFF, shortest + number * 50)
                 echo.peer.send(frame)
-                unanswered.setdefault(frame[34:36], []).append(udp_echoed(frame))
+                unanswered.setdefault(frame[ports_at : ports_at + 2], []).append(expect(frame))
             for _ in ports:
                 reply = echo.peer.receive()
                 assert reply is not None
-                assert reply == unanswered[reply[36:38]].pop(0), "lost, changed or reordered within its flow"
+                assert reply == unanswered[reply[ports_at + 2 : ports_at + 4]].pop(0), "lost, changed or reordered within its flow"
         counters = echo.finish()
     counters[0]["frames"] -= 1  # the stop frame
     assert {core: counters[core]["frames"] for core in counters} == expected
+    assert all(counters[core]["wrong_core"] == 0 for core in counters), "receiving_core_ipv6 named another core"
 
 
 def test_cores_without_a_receive_queue_send_and_get_their_memory_back():

@@ -3,8 +3,9 @@
 //!
 //! A frame is parsed once, when it arrives; all later steps use the result. The parser stops silently where a frame is too short for the
 //! header that it announces, and keeps the results so far. It skips one VLAN tag (two in double VLAN mode), an LLC/SNAP header, IPv4
-//! options, and IPv6 hop-by-hop and destination options. A routing header with segments left ends the search, because the transport's
-//! checksum includes an address that is inside it.
+//! options, and IPv6 hop-by-hop options (as the first extension header only), destination options and empty routing headers. A routing
+//! header with addresses and a home address option (RFC 6275, 6.3) end the search, because the transport's checksum includes an address
+//! that is inside them.
 
 use crate::registers::{field, Register, RegisterFile};
 
@@ -85,6 +86,9 @@ const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
+/// Types of options (RFC 8200, 4.2; RFC 6275, 6.3).
+const PADDING_BYTE: u8 = 0;
+const HOME_ADDRESS: u8 = 201;
 
 fn be16(frame: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([frame[at], frame[at + 1]])
@@ -180,16 +184,15 @@ fn parse_ipv6(frame: &[u8], parsed: &mut Parsed) {
     parsed.transport_offset = offset;
     for _ in 0..EXTENSION_HEADERS_MAX {
         match next {
+            HOP_BY_HOP if offset > at + 40 => return,
             HOP_BY_HOP | DESTINATION_OPTIONS | ROUTING if offset + 8 <= end => {
                 parsed.network_extended = true;
-                if next == ROUTING && frame[offset + 3] != 0 {
+                let after = offset + 8 + usize::from(frame[offset + 1]) * 8;
+                if after > end || has_address(next, &frame[offset..after]) {
                     return;
                 }
                 next = frame[offset];
-                offset += 8 + usize::from(frame[offset + 1]) * 8;
-                if offset > end {
-                    return;
-                }
+                offset = after;
             }
             FRAGMENT if offset + 8 <= end => {
                 parsed.network_extended = true;
@@ -199,6 +202,22 @@ fn parse_ipv6(frame: &[u8], parsed: &mut Parsed) {
             }
             _ => return set_transport(frame, parsed, next, offset, end - offset),
         }
+    }
+}
+
+/// True if an extension header of at least 8 bytes contains an address that replaces an address of the IPv6 header.
+fn has_address(kind: u8, header: &[u8]) -> bool {
+    match kind {
+        // An extension length of 0 leaves no room for an address; "segments left" must then be 0 as well.
+        ROUTING => header[1] != 0 || header[3] != 0,
+        DESTINATION_OPTIONS => {
+            let mut at = 2;
+            while at < header.len() && header[at] != HOME_ADDRESS {
+                at += if header[at] == PADDING_BYTE { 1 } else { 2 + usize::from(header.get(at + 1).copied().unwrap_or(0)) };
+            }
+            at < header.len()
+        }
+        _ => false,
     }
 }
 
@@ -312,16 +331,53 @@ mod tests {
         assert_eq!(parse(&framed(&[&outer, &[8, 0]]), changed).vlan, Some(0x2009), "VLNCTRL says which type is a tag");
     }
 
-    #[test]
-    fn a_routing_header_with_segments_left_hides_the_transport() {
+    /// Returns the transport behind extension headers, each with its type. The next header fields of the extension headers are set here.
+    fn transport_behind(headers: &[(u8, &[u8])]) -> Transport {
+        let mut body = Vec::new();
+        for (i, (_, header)) in headers.iter().enumerate() {
+            let next = headers.get(i + 1).map_or(17, |following| following.0);
+            body.extend([&[next], &header[1..]].concat());
+        }
+        body.extend([0; 20]);
         let mut frame = vec![0u8; 12];
-        frame.extend([0x86, 0xDD, 0x60, 0, 0, 0, 0, 28, 43, 64]);
+        frame.extend([0x86, 0xDD, 0x60, 0, 0, 0, 0, body.len() as u8, headers.first().map_or(17, |first| first.0), 64]);
         frame.extend([1; 32]);
-        frame.extend([17, 0, 0, 1, 0, 0, 0, 0]);
-        frame.extend([0; 20]);
-        assert_eq!(parse(&frame, TagTypes::default()).transport, Transport::Other);
-        frame[14 + 40 + 3] = 0;
-        assert_eq!(parse(&frame, TagTypes::default()).transport, Transport::Udp);
+        frame.extend(&body);
+        let parsed = parse(&frame, TagTypes::default());
+        assert_eq!(parsed.network, Network::Ipv6);
+        if parsed.transport == Transport::Udp {
+            assert_eq!((parsed.transport_length, parsed.network_extended), (20, !headers.is_empty()));
+        }
+        parsed.transport
+    }
+
+    #[test]
+    fn extension_headers_without_an_address_are_skipped() {
+        let options: &[u8] = &[0, 0, 1, 4, 0, 0, 0, 0];
+        let empty_routing: &[u8] = &[0; 8];
+        assert_eq!(transport_behind(&[]), Transport::Udp);
+        assert_eq!(transport_behind(&[(HOP_BY_HOP, options)]), Transport::Udp);
+        assert_eq!(transport_behind(&[(HOP_BY_HOP, options), (DESTINATION_OPTIONS, options), (ROUTING, empty_routing)]), Transport::Udp);
+        assert_eq!(transport_behind(&[(DESTINATION_OPTIONS, options), (HOP_BY_HOP, options)]), Transport::Other, "hop-by-hop comes first");
+        assert_eq!(transport_behind(&[(FRAGMENT, &[0, 0, 0, 1, 0, 0, 0, 9])]), Transport::Other);
+        assert_eq!(transport_behind(&[(51, options)]), Transport::Other, "authentication");
+        assert_eq!(transport_behind(&[(DESTINATION_OPTIONS, options); EXTENSION_HEADERS_MAX]), Transport::Other, "too many");
+    }
+
+    #[test]
+    fn an_extension_header_with_an_address_hides_the_transport() {
+        let mut routing = [0u8; 24];
+        routing[1..3].copy_from_slice(&[2, 2]);
+        assert_eq!(transport_behind(&[(ROUTING, &routing)]), Transport::Other);
+        assert_eq!(transport_behind(&[(ROUTING, &[0, 0, 0, 1, 0, 0, 0, 0])]), Transport::Other);
+        let mut home = [0u8; 24];
+        home[1] = 2;
+        home[4..8].copy_from_slice(&[HOME_ADDRESS, 16, 0x20, 1]);
+        assert_eq!(transport_behind(&[(DESTINATION_OPTIONS, &home)]), Transport::Other, "behind two bytes of padding");
+        home[4] = 1;
+        assert_eq!(transport_behind(&[(DESTINATION_OPTIONS, &home)]), Transport::Udp, "padding of the same length");
+        home[4..6].copy_from_slice(&[1, 255]);
+        assert_eq!(transport_behind(&[(DESTINATION_OPTIONS, &home)]), Transport::Udp, "an option longer than its header");
     }
 
     #[test]

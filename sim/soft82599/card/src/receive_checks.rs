@@ -3,8 +3,9 @@
 //!
 //! The IPv4 header's checksum, TCP's and UDP's (over IPv4 and IPv6) and SCTP's CRC are checked in every frame that reaches a ring. No
 //! register disables these checks. Each descriptor contains their results. A UDP datagram without a checksum (the field is zero) counts as
-//! not checked. So do fragments, truncated frames, and transports behind a routing header with segments left. For UDP fragments over IPv4
-//! the card can report the sum of the bytes, from which the host computes the datagram's checksum (RXCSUM.ip_payload_checksum).
+//! not checked, also over IPv6, where it is not valid (RFC 8200, 8.1). Fragments, truncated frames, and transports that the parser does not
+//! find behind IPv6 extension headers (parse.rs) are not checked either. For UDP fragments over IPv4 the card can report the sum of the
+//! bytes, from which the host computes the datagram's checksum (RXCSUM.ip_payload_checksum).
 
 use crate::checksum::{internet_checksum, pseudo_header, sctp_crc};
 use crate::parse::{Network, Parsed, Transport};

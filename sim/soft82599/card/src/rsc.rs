@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Receive side coalescing: consecutive segments of a TCP connection become one long frame (datasheet 7.11, 4.6.7.2).
 //!
-//! A suitable segment opens one of 32 contexts. The segment is written to its ring's buffers, but the descriptors are not written back yet.
-//! If the next segment of the same connection continues the first segment in every respect, its payload is appended. Other frames of the
-//! ring take descriptors meanwhile, so the descriptors of a context need not be adjacent. Each descriptor of a context names the next one.
+//! The card coalesces TCP over IPv4 only; segments over IPv6 are ordinary frames (7.11.1). A suitable segment opens one of 32 contexts. The
+//! segment is written to its ring's buffers, but the descriptors are not written back yet. If the next segment of the same connection
+//! continues the first segment in every respect, its payload is appended. Other frames of the ring take descriptors meanwhile, so the
+//! descriptors of a context need not be adjacent. Each descriptor of a context names the next one.
 //!
 //! A context is closed, and its descriptors go to the driver, in six cases. A segment of its connection does not continue the frame (this
 //! segment may open a new context). A segment has PSH. The frame reaches the queue's limit of buffers or the maximum length of IP. The ring

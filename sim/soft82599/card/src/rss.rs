@@ -144,6 +144,18 @@ mod tests {
         frame
     }
 
+    fn frame_v6(source: &str, destination: &str, protocol: u8, ports: (u16, u16)) -> Vec<u8> {
+        let mut frame = vec![0u8; 12];
+        frame.extend([0x86, 0xDD, 0x60, 0, 0, 0, 0, 20, protocol, 64]);
+        for address in [source, destination] {
+            frame.extend(address.parse::<std::net::Ipv6Addr>().unwrap().octets());
+        }
+        frame.extend(ports.0.to_be_bytes());
+        frame.extend(ports.1.to_be_bytes());
+        frame.resize(14 + 40 + 20, 0);
+        frame
+    }
+
     #[test]
     fn the_hash_agrees_with_the_published_ipv4_vectors() {
         let vectors = [
@@ -168,20 +180,39 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_agrees_with_a_published_ipv6_vector() {
-        let mut frame = vec![0u8; 12];
-        frame.extend([0x86, 0xDD, 0x60, 0, 0, 0, 0, 20, 6, 64]);
-        frame.extend([0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff, 0, 0, 0, 0, 0, 0, 0, 7]);
-        frame.extend([0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x00, 0x03, 0, 0, 0, 0, 0, 0, 0, 1]);
-        frame.extend(2794u16.to_be_bytes());
-        frame.extend(1766u16.to_be_bytes());
-        frame.resize(14 + 40 + 20, 0);
+    fn the_hash_agrees_with_the_published_ipv6_vectors() {
+        use field::mrqc::*;
+        let vectors = [
+            ("3ffe:2501:200:1fff::7", 2794, "3ffe:2501:200:3::1", 1766, 0x2cc18cd5, 0x40207d3d),
+            ("3ffe:501:8::260:97ff:fe40:efab", 14230, "ff02::1", 4739, 0x0f0c461c, 0xdde51bbf),
+            ("3ffe:1900:4545:3:200:f8ff:fe21:67cf", 44251, "fe80::200:f8ff:fe21:67cf", 38024, 0x4b61e985, 0x02d1feef),
+        ];
         let mut regs = keyed();
         let mut rss = Rss::new();
-        regs.set(Register::Mrqc, field::mrqc::RSS_IPV6.ones() | field::mrqc::RSS_IPV6_TCP.ones());
-        assert_eq!(rss.hash(&regs, &frame, &parse(&frame)), Hash { kind: 3, value: 0x40207d3d });
-        regs.set(Register::Mrqc, field::mrqc::RSS_IPV6.ones());
-        assert_eq!(rss.hash(&regs, &frame, &parse(&frame)), Hash { kind: 5, value: 0x2cc18cd5 });
+        for (source, source_port, destination, destination_port, plain, ports) in vectors {
+            let frame_of = |protocol: u8| frame_v6(source, destination, protocol, (source_port, destination_port));
+            let mut hash = |functions: u32, frame: &[u8]| {
+                regs.set(Register::Mrqc, functions);
+                let Hash { kind, value } = rss.hash(&regs, frame, &parse(frame));
+                (kind, value)
+            };
+            let functions = RSS_IPV6.ones() | RSS_IPV6_TCP.ones();
+            assert_eq!(hash(functions, &frame_of(6)), (3, ports));
+            assert_eq!(hash(functions, &frame_of(17)), (5, plain), "without the UDP function the hash is over the addresses");
+            assert_eq!(hash(functions | RSS_IPV6_UDP.ones(), &frame_of(17)), (8, ports));
+            assert_eq!(hash(RSS_IPV6.ones(), &frame_of(6)), (5, plain));
+            assert_eq!(hash(RSS_IPV4.ones() | RSS_IPV4_TCP.ones(), &frame_of(6)), (0, 0));
+            // Fragments have no ports, even if the TCP header is present. Destination options do not hide the ports.
+            let behind = |kind: u8| {
+                let mut frame = frame_of(kind);
+                frame.splice(54..54, [6, 0, 0, 0, 0, 0, 0, 0]);
+                frame[19] += 8;
+                frame
+            };
+            assert_eq!(hash(functions, &behind(44)), (5, plain));
+            assert_eq!(hash(functions, &behind(60)), (3, ports));
+            assert_eq!(hash(functions | RSS_IPV6_EX_TCP.ones(), &behind(60)), (6, ports));
+        }
     }
 
     /// Computes the hash by its definition: every set bit of the input XORs the 32 bits of the key that begin at the bit's position.

@@ -9,6 +9,7 @@ mod filters;
 mod flow_control;
 mod host;
 mod interrupts;
+mod ipv6;
 mod moderation;
 mod moderation_model;
 mod noise;

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap soak network`: the network's stack on bad links, under floods and many connections, and its fuzzers.
+
+All parts but the fuzzers run on the model machine in virtual time, so a finding repeats with its seed:
+
+  rounds       transfers over links with random impairments, damaged frames among them; then no byte may be held and no connection be open
+  flood        a million SYNs beside a client with one request in flight, which keeps FLOOD_RATIO_MIN of its rate; memory stays flat
+  churn        100,000 connections are opened, used and closed
+  crowd        10,000 open connections on a machine of 256 MB, each of which answers
+  fuzz         net/fuzz_* in slices of time, until all executions of equal programs are EXECUTIONS; a file keeps their number
+
+Flood, churn and crowd have a fixed size and run once. Rounds and slices of the fuzzers then alternate until the time is over, with one
+round and one slice at least.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tools import build, fuzz_soak, progress
+from tools.bench import modelled
+from tools.errors import EXIT_FAILURE, Failure
+from tools.fuzz_soak import Fuzzer
+from tools.model import experiment, transfer
+from tools.model.campaign_checks import statistics
+from tools.model.campaign_plan import Chance
+from tools.model.experiment import Experiment, Load, System
+from tools.model.results import Result
+from tools.model.transfer import Idle, Network, Setting, Transfer
+
+MODEL = "e5-2690"
+TRANSFERS_A_ROUND = 8
+MTUS = (1500, 1500, 1500, 576)
+ROUND_WORDS = ("tso=off", "tso=copy", "tso=chain", "itr=2us", "itr=100us", "idle=c1")
+
+FLOOD_SYNS = 1_000_000
+FLOOD_RATE = 100_000
+FLOOD_RATIO_MIN = 0.8
+FLOOD_REQUESTS_RATE = 2000
+CLIENT_PORT = 11211
+# The forged sources are in no network of the guest. Its answers go by this gateway, a client, which drops them.
+GATEWAY = "10.0.0.16"
+# Half-open connections are bounded, and so is the memory that they hold (net/stack_cookies.cpp).
+FLOOD_HEAP_BYTES_MAX = 4 << 20
+
+CHURN_CONNECTIONS = 4000
+CHURN_LOADS = 25
+CROWD_CONNECTIONS = 10_000
+CROWD_CLIENTS = 100
+CROWD_MEMORY = "256M"
+
+EXECUTIONS = 100_000_000
+SLICE_SECONDS = 60
+FUZZERS = re.compile(r"fuzz_(stack|segments|shared_\w+|tcp\w*|ip\w*|network\w*)")
+COUNT = re.compile(r"^(?P<name>\w+): (?P<count>\d+) ", re.MULTILINE)
+
+
+def soak(minutes: float) -> int:
+    """Runs all parts. After a finding, continues and returns 1 at the end."""
+    deadline = time.monotonic() + 60 * minutes
+    seed = int(os.environ.get("NEAP_SOAK_SEED") or int.from_bytes(os.urandom(4), "little"))
+    modelled.prepare("memcached")
+    server = transfer.neap_system()
+    memcached = System(build.image("memcached", "image"))
+    fuzzers = [one for one in fuzz_soak.find() if FUZZERS.fullmatch(one.name)]
+    tally = Tally(build.BUILD / "network-fuzz.json")
+    findings = [one for name, part in PARTS.items() for one in report(name, functools.partial(part, memcached))]
+    for number in itertools.count(seed):
+        findings += report(f"round {number}", functools.partial(play_round, number, server))
+        findings += report(f"fuzz, seed {number}", functools.partial(fuzz_slice, fuzzers, number, tally))
+        if time.monotonic() >= deadline:
+            break
+    print(f"{len(findings)} findings; {tally.total(fuzzers)} executions of {len(fuzzers)} fuzzers, {EXECUTIONS} wanted", flush=True)
+    return EXIT_FAILURE if findings else 0
+
+
+def report(name: str, part: Callable[[], list[str]]) -> list[str]:
+    """Runs a part and prints its findings. A part that fails is a finding."""
+    with progress.step(f"soak network: {name}"):
+        try:
+            found = part()
+        except Failure as failure:
+            found = [failure.message, *(f"    {line}" for line in failure.details[-20:])]
+    for line in found:
+        print(f"neap: soak: network: {name}: FINDING: {line}", flush=True)
+    return found[:1]
+
+
+# --- Rounds ------------------------------------------------------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class Round:
+    setting: Setting
+    steps: list[Transfer | Idle]
+
+
+def round_of(seed: int) -> Round:
+    """The same for the same seed."""
+    chance = Chance(seed)
+    steps: list[Transfer | Idle] = []
+    for number in range(TRANSFERS_A_ROUND):
+        network = Network(
+            rate_mbps=chance.of((10, 100, 1000)),
+            delay_ms=chance.of((0.0, 0.0, 1.0, 10.0, 50.0)),
+            loss=chance.of((0.0, 0.001, 0.01, 0.05)),
+            duplicate=chance.of((0.0, 0.0, 0.02)),
+            corrupt=chance.of((0.0, 0.001, 0.01)),
+            reorder=chance.of((0.0, 0.0, 0.05)),
+            jitter_ms=chance.scale(0.1, 20.0),
+            queue_frames=chance.of((20, 100, 1000)),
+        )
+        count = round(chance.scale(1e3, 2e6))
+        steps.append(Transfer(f"{seed}.{number}", network, chance.happens(0.5), count, seed=chance.number(1, 1 << 30)))
+    steps.append(Idle(f"{seed}.idle"))
+    words = [*transfer.NEAP_WORDS, chance.of(ROUND_WORDS)]
+    # The last of two equal words counts neither here nor in the image.
+    names = [word.partition("=")[0] for word in words]
+    kept = [word for at, word in enumerate(words) if names[at] not in names[at + 1 :]]
+    return Round(Setting(MODEL, seed=seed, mtu=chance.of(MTUS), congestion=chance.of(transfer.CONGESTION), neap_words=kept), steps)
+
+
+def play_round(seed: int, server: System) -> list[str]:
+    wanted = round_of(seed)
+    with tempfile.TemporaryDirectory(prefix="neap-network-") as scratch:
+        result = transfer.run(wanted.setting, server, wanted.steps, Path(scratch))
+    steps = {step.name: step for step in wanted.steps}
+    found = [f"{name}: {one.failed}; {steps[name]}" for name, one in result.outcomes.items() if one.failed]
+    return [*found, *([f"again: NEAP_SOAK_SEED={seed} ./neap soak network"] if found else [])]
+
+
+# --- Floods and crowds -------------------------------------------------------------------------------------------------------------------
+def flood(memcached: System) -> list[str]:
+    """A client with one request in flight has a rate of one over its mean latency."""
+    seconds = FLOOD_SYNS / FLOOD_RATE
+    calm, _ = _one_client(memcached, 1.0, [])
+    flooded, trial = _one_client(memcached, seconds, [f"at window+0ns flood {FLOOD_RATE} {FLOOD_SYNS} {CLIENT_PORT}"])
+    return flood_findings(calm, flooded, trial)
+
+
+def flood_findings(calm: Result, flooded: Result, texts: Sequence[str]) -> list[str]:
+    """`texts`: control's statistics before and after the log's begin and end, of the flooded run."""
+    found = [f"{one.world['failed']} requests failed" for one in (calm, flooded) if one.world["failed"]]
+    ratio = calm.world["latency_ns"]["mean"] / flooded.world["latency_ns"]["mean"]
+    before, *_, after = (statistics(text) for text in texts)
+    syns = flooded.world["frames"]["to_card"]
+    growth = after["memory.heap_used_bytes"] - before["memory.heap_used_bytes"]
+    progress.say(
+        f"neap: soak: network: flood: {FLOOD_SYNS} SYNs at {FLOOD_RATE}/s, the client keeps {ratio:.3f} of its rate, "
+        f"the heap has grown by {growth} bytes, {after.get('net.half_open', 0)} connections are half open"
+    )
+    if syns < FLOOD_SYNS:
+        found.append(f"only {syns} frames came to the card")
+    if ratio < FLOOD_RATIO_MIN:
+        found.append(f"a client has {ratio:.2f} of its undisturbed rate, less than {FLOOD_RATIO_MIN}")
+    if growth > FLOOD_HEAP_BYTES_MAX:
+        found.append(f"the heap has grown by {growth} bytes, more than {FLOOD_HEAP_BYTES_MAX}")
+    return found
+
+
+def _one_client(memcached: System, seconds: float, faults: Sequence[str]) -> tuple[Result, list[str]]:
+    wanted = Experiment(
+        MODEL,
+        load="fixed",
+        rate=FLOOD_REQUESTS_RATE,
+        window_ms=1000 * seconds,
+        connections=1,
+        depth=1,
+        keys=100,
+        value_bytes=100,
+        arguments=transfer.NEAP_WORDS,
+        faults=faults,
+        world_options=("--arrivals", "fixed", "--recovery", "1"),
+    )
+    with tempfile.TemporaryDirectory(prefix="neap-flood-") as scratch:
+        result = experiment.run(wanted, dataclasses.replace(memcached, gateway=GATEWAY), Path(scratch))
+    return result, list(result.world["trial"]["statistics"])
+
+
+def churn(memcached: System) -> list[str]:
+    loads = [_used_once(f"churn{number}", CHURN_CONNECTIONS) for number in range(CHURN_LOADS)]
+    return _connections(memcached, loads, CHURN_LOADS * CHURN_CONNECTIONS, "512M")
+
+
+def crowd(memcached: System) -> list[str]:
+    return _connections(memcached, [_used_once("crowd", CROWD_CONNECTIONS)], CROWD_CONNECTIONS, CROWD_MEMORY)
+
+
+def _used_once(name: str, connections: int) -> Load:
+    """A request takes the connection that has waited longest. So 1.2 requests a connection use each of them."""
+    rate = 40_000
+    options = {"time-out": "2s"}
+    return Load(
+        name,
+        "fixed",
+        rate,
+        connections,
+        depth=1,
+        keys=100,
+        value_bytes=100,
+        arrivals="fixed",
+        warm_up_ms=1,
+        window_ms=1200 * connections / rate,
+        options=options,
+    )
+
+
+def _connections(memcached: System, loads: Sequence[Load], wanted: int, memory: str) -> list[str]:
+    setting = Experiment(MODEL, arguments=transfer.NEAP_WORDS, memory=memory, world_options=("--clients", str(CROWD_CLIENTS)))
+    with tempfile.TemporaryDirectory(prefix="neap-crowd-") as scratch:
+        results = experiment.run_sequence(setting, loads, memcached, Path(scratch))
+    return connection_findings([result.world for result in results], wanted)
+
+
+def connection_findings(worlds: Sequence[Mapping], wanted: int) -> list[str]:
+    """`worlds`: the report of each load, all of one boot."""
+    found = []
+    for at, one in enumerate(worlds):
+        if one["failed"] or one["answered"] != one["offered"]:
+            found.append(f"load {at}: {one['offered']} requests, {one['answered']} were answered, {one['failed']} failed")
+        if trouble := {name: one["connections"][name] for name in ("refused", "lost") if one["connections"][name]}:
+            found.append(f"load {at}: connections: {trouble}")
+    opened = sum(one["connections"]["opened"] for one in worlds)
+    if opened < wanted:
+        found.append(f"{opened} connections were opened, not {wanted}")
+    return found
+
+
+PARTS: dict[str, Callable[[System], list[str]]] = {"flood": flood, "churn": churn, "crowd": crowd}
+
+
+# --- Fuzzers -----------------------------------------------------------------------------------------------------------------------------
+class Tally:
+    """Executions of each fuzzer, in a file that outlives the run. A program that was built anew, and differs, begins at 0."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        try:
+            self._counts: dict[str, int] = {str(name): int(count) for name, count in json.loads(path.read_text()).items()}
+        except (OSError, ValueError, AttributeError, TypeError):
+            self._counts = {}
+
+    def add(self, fuzzer: Fuzzer, count: int) -> None:
+        self._counts[self._key(fuzzer)] = self.of(fuzzer) + count
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(json.dumps(self._counts, indent=1) + "\n")
+
+    def of(self, fuzzer: Fuzzer) -> int:
+        return self._counts.get(self._key(fuzzer), 0)
+
+    def total(self, fuzzers: Sequence[Fuzzer]) -> int:
+        return sum(map(self.of, fuzzers))
+
+    @staticmethod
+    def _key(fuzzer: Fuzzer) -> str:
+        return f"{fuzzer.name} {hashlib.sha256(Path(fuzzer.argv[0]).read_bytes()).hexdigest()[:16]}"
+
+
+def fuzz_slice(fuzzers: Sequence[Fuzzer], seed: int, tally: Tally) -> list[str]:
+    """Each fuzzer for SLICE_SECONDS, those with fewer executions first. Does nothing when there have been enough."""
+    if not fuzzers:
+        return ["there is no fuzzer of the network"]
+    found = []
+    for fuzzer in sorted(fuzzers, key=tally.of):
+        if tally.total(fuzzers) >= EXECUTIONS:
+            break
+        if not fuzz_soak.run_one(fuzzer, SLICE_SECONDS, seed):
+            found.append(f"{fuzzer.name} has a finding")
+            continue
+        tally.add(fuzzer, executions(build.log_path(f"soak-{fuzzer.name}").read_text(errors="replace"), fuzzer.name))
+    return found
+
+
+def executions(log: str, name: str) -> int:
+    """The number of cases in a fuzzer's last line. Raises Failure if there is none."""
+    counts = [int(match["count"]) for match in COUNT.finditer(log) if match["name"] == name]
+    if not counts:
+        raise Failure(f"{name} printed no number of executions")
+    return counts[-1]

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The parts of `./neap soak network` that need no machine: plans from seeds, judgements of results, and the fuzzers' tally."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tools import build, fuzz_soak, network_soak, testing
+from tools.errors import Failure
+from tools.fuzz_soak import Fuzzer
+from tools.model.transfer import Idle, Outcome, Transfer
+
+CALM = SimpleNamespace(world={"failed": 0, "latency_ns": {"mean": 20_000.0}, "frames": {"to_card": 5000}})
+FLOODED = SimpleNamespace(world={"failed": 0, "latency_ns": {"mean": 22_000.0}, "frames": {"to_card": 1_080_000}})
+STATISTICS = "memory.heap_used_bytes={}; net.half_open=128"
+
+
+def texts(before: int, after: int) -> list[str]:
+    return [STATISTICS.format(number) for number in (before, before, after, after)]
+
+
+def test_a_seed_gives_one_round_and_rounds_have_all_impairments() -> None:
+    assert network_soak.round_of(5) == network_soak.round_of(5) != network_soak.round_of(6)
+    rounds = [network_soak.round_of(seed) for seed in range(100)]
+    transfers = [step for one in rounds for step in one.steps if isinstance(step, Transfer)]
+    for name in ("loss", "duplicate", "corrupt", "reorder", "delay_ms"):
+        assert {getattr(step.network, name) > 0 for step in transfers} == {False, True}, name
+    assert {step.out for step in transfers} == {False, True} and {one.setting.mtu for one in rounds} == {1500, 576}
+    for one in rounds:
+        assert isinstance(one.steps[-1], Idle), "a round ends with the look for leaks"
+        names = [word.partition("=")[0] for word in one.setting.neap_words]
+        assert len(set(names)) == len(names), "a word is there once"
+
+
+def test_a_failed_transfer_is_a_finding_with_its_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def result(_setting: object, _server: object, steps: list, _out: Path) -> SimpleNamespace:
+        good = {step.name: Outcome() for step in steps}
+        return SimpleNamespace(outcomes={**good, steps[1].name: Outcome(failed="the sums of both ends differ")})
+
+    monkeypatch.setattr(network_soak.transfer, "run", result)
+    first, again = network_soak.play_round(7, SimpleNamespace())
+    assert first.startswith("7.1: the sums of both ends differ; Transfer(") and "NEAP_SOAK_SEED=7" in again
+
+
+def test_a_flood_may_slow_a_client_a_little() -> None:
+    assert network_soak.flood_findings(CALM, FLOODED, texts(1000, 2000)) == []
+
+
+@pytest.mark.parametrize(
+    ("world", "memory", "said"),
+    [
+        ({"latency_ns": {"mean": 25_100.0}}, (0, 0), "0.80 of its undisturbed rate"),
+        ({"failed": 3}, (0, 0), "3 requests failed"),
+        ({"frames": {"to_card": 999_999}}, (0, 0), "only 999999 frames"),
+        ({}, (0, 5 << 20), "the heap has grown by 5242880 bytes"),
+    ],
+)
+def test_a_flood_that_harms_is_a_finding(world: dict, memory: tuple[int, int], said: str) -> None:
+    (found,) = network_soak.flood_findings(CALM, SimpleNamespace(world={**FLOODED.world, **world}), texts(*memory))
+    assert said in found
+
+
+def test_each_connection_has_to_open_and_to_answer() -> None:
+    good = {"offered": 12_000, "answered": 12_000, "failed": 0, "connections": {"opened": 10_000, "refused": 0, "lost": 0}}
+    assert network_soak.connection_findings([good], 10_000) == []
+    assert network_soak.connection_findings([good, good], 20_000) == []
+    for change, said in (
+        ({"answered": 11_999}, "11999 were answered"),
+        ({"connections": {"opened": 10_000, "refused": 2, "lost": 0}}, "'refused': 2"),
+        ({"connections": {"opened": 9_999, "refused": 0, "lost": 0}}, "9999 connections were opened"),
+    ):
+        assert any(said in line for line in network_soak.connection_findings([{**good, **change}], 10_000)), said
+
+
+def test_each_connection_is_used() -> None:
+    load = network_soak._used_once("crowd", network_soak.CROWD_CONNECTIONS)
+    assert load.rate * load.window_ms / 1000 > 1.1 * load.connections
+    load.check()
+
+
+@pytest.fixture
+def fuzzers(tmp_path: Path) -> list[Fuzzer]:
+    made = []
+    for name in ("fuzz_stack", "fuzz_segments"):
+        path = tmp_path / name
+        path.write_text(f'#!/bin/sh\necho "{name}: from stream 1000 of seed $2" >&2\necho "{name}: 4000 streams, 70 bytes, in $1.0 s"\n')
+        path.chmod(0o755)
+        made.append(Fuzzer(name, (str(path),)))
+    return made
+
+
+def test_executions_are_counted_until_there_are_enough(fuzzers: list[Fuzzer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_soak, "EXECUTIONS", 10_000)
+    monkeypatch.setattr(build, "log_path", lambda name: tmp_path / f"{name}.log")
+    file = tmp_path / "tally.json"
+    assert network_soak.fuzz_slice(fuzzers, 1, network_soak.Tally(file)) == []
+    tally = network_soak.Tally(file)
+    assert [tally.of(one) for one in fuzzers] == [4000, 4000], "the file outlives the run"
+    network_soak.fuzz_slice(fuzzers, 2, tally)
+    assert tally.total(fuzzers) == 12_000, "one more slice was enough"
+    network_soak.fuzz_slice(fuzzers, 3, tally)
+    assert tally.total(fuzzers) == 12_000
+    Path(fuzzers[0].argv[0]).write_text("another program")
+    assert tally.of(fuzzers[0]) == 0
+    assert len(json.loads(file.read_text())) == 2
+
+
+def test_a_finding_of_a_fuzzer_is_one_of_the_soak(fuzzers: list[Fuzzer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "log_path", lambda name: tmp_path / f"{name}.log")
+    Path(fuzzers[0].argv[0]).write_text("#!/bin/sh\nexit 1\n")
+    tally = network_soak.Tally(tmp_path / "tally.json")
+    assert network_soak.fuzz_slice(fuzzers, 1, tally) == ["fuzz_stack has a finding"]
+    assert tally.total(fuzzers) == 4000
+    assert network_soak.fuzz_slice([], 1, tally) == ["there is no fuzzer of the network"]
+    with pytest.raises(Failure, match="printed no number"):
+        network_soak.executions("fuzz_other: 5 cases", "fuzz_stack")
+
+
+def test_the_fuzzers_of_the_network_are_chosen_by_name() -> None:
+    names = ("fuzz_stack", "fuzz_segments", "fuzz_shared_network", "fuzz_tcp", "fuzz_memcached", "fuzz_control", "fuzz_session")
+    assert [name for name in names if network_soak.FUZZERS.fullmatch(name)] == list(names[:4])
+
+
+def test_soak_takes_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_soak, "PARTS", {"flood": lambda _: []})
+    monkeypatch.setattr(network_soak.modelled, "prepare", lambda *_: None)
+    monkeypatch.setattr(build, "build", lambda *_: None)
+    monkeypatch.setattr(build, "image", lambda *_: Path("image"))
+    monkeypatch.setattr(fuzz_soak, "find", list)
+    monkeypatch.setattr(network_soak, "play_round", lambda *_: ["7.1: failed"])
+    monkeypatch.setattr(network_soak, "fuzz_slice", lambda *_: [])
+    assert testing.soak(["network"], 0.0001) == 1
+    monkeypatch.setattr(network_soak, "play_round", lambda *_: [])
+    assert testing.soak(["network"], 0.0001) == 0
+
+
+def test_a_part_that_fails_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> list[str]:
+        raise Failure("the machine ended early", details=["its last line"])
+
+    assert network_soak.report("crowd", fail) == ["the machine ended early"]
+    assert "FINDING: the machine ended early" in capsys.readouterr().out
