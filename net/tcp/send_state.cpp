@@ -94,10 +94,11 @@ std::uint32_t SendState::room(std::uint64_t now_us, std::uint32_t queued) noexce
       if (by_window < mss && usable == by_window && by_window >= least_segment_bytes && 2 * std::uint64_t{by_window} >= window_max)
         bytes = by_window;
     } else if (flow != nullptr && flow->phase == Phase::open && flow->sacked == 0 && outstanding != 0 && bytes < burst_bytes_max) {
-      // A long segment costs as much as a short one. So shortly after the last one, when the next acknowledgement is near, the sender waits
-      // for a third of the window.
+      // A long segment costs as much as a short one. So shortly after the last event that sent something, when the next acknowledgement is
+      // near, the sender waits for a third of the window. What an event may send, it sends, even in several calls.
       constexpr std::uint32_t recent_us = 1'000;
-      const bool near = now - last_sent_us < recent_us && now - head->sent_us >= round_trip.smoothed_us() / 2;
+      const std::uint32_t since_us = now - last_sent_us;
+      const bool near = since_us != 0 && since_us < recent_us && now - head->sent_us >= round_trip.smoothed_us() / 2;
       if (near && 3 * std::uint64_t{bytes} < std::min(window, cwnd)) return 0;
     }
   }
