@@ -216,6 +216,7 @@ void ConnectionState::input(IncomingSegment& segment) noexcept {
   take_timestamps(segment);
   received_at_ = static_cast<std::uint32_t>(stack_.now_us() >> 10);
   if (!take_ack(segment)) return;
+  if (segment.has(flag::syn)) acknowledgements_.require_now();  // both sides have sent a SYN
   if (half_open) open();
   stack_.mark_dirty_at_receipt(*this);
   ordinary_ = false;

@@ -78,7 +78,10 @@ void ConnectionState::hand_to_handler(Buffer data) noexcept {
 
 // --- Segments ----------------------------------------------------------------------------------------------------------------------------
 void ConnectionState::take_payload(IncomingSegment& segment) noexcept {
-  if (!receives()) return;
+  if (!receives()) {  // behind the peer's FIN
+    acknowledgements_.require_now();
+    return;
+  }
   const std::uint32_t next = receive_.next();
   bool fin = segment.has(flag::fin);
   std::uint32_t skip = tcp::before(segment.sequence, next) ? next - segment.sequence : 0;
