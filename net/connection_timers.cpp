@@ -140,7 +140,10 @@ bool ConnectionState::run_sender_timer(std::uint64_t now_us) noexcept {
       }
       return false;
   }
-  if (listener() != nullptr) return true;  // `settle` is for open connections
+  if (listener() != nullptr) {  // `settle` is for open connections
+    if (resend_lost(now_us) == Sent::refused) stack_.mark_blocked(*this);
+    return true;
+  }
   if (sent == Sent::refused) stack_.mark_blocked(*this);
   stack_.mark_dirty(*this);
   return true;
