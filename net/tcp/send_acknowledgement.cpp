@@ -75,7 +75,6 @@ namespace neap::net::tcp {
   f.flight_max = in_flight();
   f.limited_before = std::exchange(f.limited, false);
   if (ssthresh == ~0U || f.slow_start.conservative_rounds != 0) begin_slow_start_round();
-  if (congestion_ == CongestionControl::dctcp) f.dctcp.end_window();
 }
 
 // The usual acknowledgement of a long transfer, without losses. Returns false, with no
@@ -117,9 +116,10 @@ namespace neap::net::tcp {
   backoff = 0;
   if (ssthresh == ~0U) sample_slow_start(now - last_sent);
   f.dctcp.acknowledged += acked;
+  if (new_round) f.dctcp.end_window();
+  grow(acked, milliseconds(ack.now_us));
   if (new_round) [[unlikely]]
     begin_round();
-  grow(acked, milliseconds(ack.now_us));
   set_timer(now);
   return true;
 }
@@ -160,8 +160,8 @@ SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegme
   if (congestion_ == CongestionControl::dctcp) {
     f.dctcp.acknowledged += progress.acked;
     if (ack.ece) f.dctcp.marked += progress.acked;
+    if (new_round) f.dctcp.end_window();
   }
-  if (new_round) begin_round();
   const bool unusual_ack = duplicate || progress.dsack || progress.newly_sacked || f.probing || ack.ece;
   if (f.phase == Phase::open && (f.sacked | f.lost) == 0 && !unusual_ack) [[likely]] {
     if (progress.delivered != 0) grow(progress.delivered, milliseconds(ack.now_us));
@@ -175,6 +175,7 @@ SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegme
       }
     }
   }
+  if (new_round) begin_round();
   set_timer(now);
   return {.segments = segments, .numbers = progress.acked};
 }
