@@ -88,13 +88,12 @@ void ConnectionState::handler_failed() noexcept {
 
 void ConnectionState::enter_time_wait() noexcept {
   static_cast<void>(acknowledge());
-  stack_.enter_time_wait(key(),
-                         {.send_next = send_.nxt,
-                          .receive_next = receive_.next(),
-                          .timestamp_recent = timestamp_recent_,
-                          .timestamp_offset = timestamp_offset_,
-                          .window = receive_.announce(held_bytes_, acknowledgements_.full_bytes()),
-                          .has_timestamps = timestamps_});
+  stack_.enter_time_wait(key(), {.send_next = send_.nxt,
+                                 .receive_next = receive_.next(),
+                                 .timestamp_recent = timestamp_recent_,
+                                 .timestamp_offset = timestamp_offset_,
+                                 .window = receive_.announce(held_bytes_, acknowledgements_.full_bytes()),
+                                 .has_timestamps = timestamps_});
   drop(true);
 }
 

@@ -54,15 +54,14 @@ constexpr std::uint8_t tcp_time_to_live = 255;  // as lwIP's TCP_TTL
 
 /// As `transmit`, for a segment of one piece that is not longer than the MSS.
 [[gnu::always_inline]] inline ConnectionState::Sent ConnectionState::transmit(OutgoingSegment& segment, std::uint32_t sequence,
-                                                                             unsigned flags) noexcept {
+                                                                              unsigned flags) noexcept {
   if (headers_.generation != etharp_generation || !stack_.offloads_checksums() || !out_of_order_.empty() ||
       segment.kind != OutgoingSegment::Kind::inside || segment.bytes > send_.mss || segment.references != 1 || (flags & flag::syn) != 0 ||
       ecn_) [[unlikely]]
     return transmit_slowly(segment, sequence, flags);
   const std::uint16_t window = receive_.announce(held_bytes_, acknowledgements_.full_bytes());
-  TransmitOffload offload{.l3_bytes = SegmentHeaders::ip_header_bytes,
-                          .l4_bytes = SegmentHeaders::tcp_header_bytes,
-                          .checksums = Checksums::tcp_ipv4};
+  TransmitOffload offload{
+      .l3_bytes = SegmentHeaders::ip_header_bytes, .l4_bytes = SegmentHeaders::tcp_header_bytes, .checksums = Checksums::tcp_ipv4};
   if (timestamps_) [[likely]] {
     tcp::write_timestamps(segment.payload() - tcp::timestamps_bytes,
                           {.value = stack_.now_ms() + timestamp_offset_, .echo = timestamp_recent_});

@@ -51,8 +51,8 @@ void ConnectionState::input_syn_sent(IncomingSegment& segment) noexcept {
     if (send_.head != nullptr) static_cast<void>(resend(OutgoingSegment::of(*send_.head), stack_.now_us()));
     return;
   }
-  if (!take_ack(segment)) return;
   send_.establish(mss_of_path(), sack_, ecn_);
+  if (!take_ack(segment)) return;
   acknowledgements_.require_now();
   open();
 }
@@ -211,11 +211,12 @@ void ConnectionState::input(IncomingSegment& segment) noexcept {
     send_.wl2 = segment.acknowledgement;
     send_.window = segment.window << (segment.has(flag::syn) ? 0 : send_shift_);
     acknowledged_to_ = receive_.next();
+    send_.establish(mss_of_path(), sack_, ecn_);
   }
   take_timestamps(segment);
   received_at_ = static_cast<std::uint32_t>(stack_.now_us() >> 10);
   if (!take_ack(segment)) return;
-  if (half_open) establish();
+  if (half_open) open();
   stack_.mark_dirty_at_receipt(*this);
   ordinary_ = false;
 

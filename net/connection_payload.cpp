@@ -126,6 +126,7 @@ void ConnectionState::take_payload(IncomingSegment& segment) noexcept {
   if (bytes != 0) take_in_order(segment, skip, bytes);
   if (receive_.next() != begin + bytes) return;  // memory was short
   if (out_of_order_.has_next(receive_.next())) {
+    acknowledgements_.require_now();
     take_from_out_of_order();
   } else if (fin && !gone()) {
     take_fin();

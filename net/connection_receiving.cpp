@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The short path of received segments.
 //
-// Nearly every segment of an open connection carries the next bytes, or acknowledges sent bytes, or both. A few comparisons recognise such a
-// segment ("header prediction", Jacobson 1988). Its only option is timestamps, or it has none. Any other segment goes to `input`
+// Nearly every segment of an open connection carries the next bytes, or acknowledges sent bytes, or both. A few comparisons recognise such
+// a segment ("header prediction", Jacobson 1988). Its only option is timestamps, or it has none. Any other segment goes to `input`
 // (connection_input.cpp) untouched, whose rules these functions follow. connection_sending.cpp is the counterpart for sent bytes. All
 // functions for a segment are in this file, so that the compiler can inline them into one.
 #include <algorithm>
@@ -110,11 +110,8 @@ bool supersedes(const ReceivedFrame& next, const std::byte* frame) noexcept {
   ReceivedPiece& piece = ReceivedPiece::in(buffer);
   piece.connection = &connection;
   piece.bytes = bytes;
-  piece.piece = {.data = data,
-                 .bytes = bytes,
-                 .lent_on = static_cast<std::uint16_t>(core),
-                 .release = &ReceivedPiece::release,
-                 .owner = &piece};
+  piece.piece = {
+      .data = data, .bytes = bytes, .lent_on = static_cast<std::uint16_t>(core), .release = &ReceivedPiece::release, .owner = &piece};
   return piece;
 }
 
@@ -178,7 +175,8 @@ class JoinedPayload {
     return 0;
   const std::uint32_t sequence = segment.sequence(), acknowledgement = segment.acknowledgement();
   const std::uint32_t newly_acknowledged = acknowledgement - send_.una;
-  if (sequence != receive_.next() || !receive_.fits(bytes) || newly_acknowledged > send_.nxt - send_.una || (bytes | newly_acknowledged) == 0)
+  if (sequence != receive_.next() || !receive_.fits(bytes) || newly_acknowledged > send_.nxt - send_.una ||
+      (bytes | newly_acknowledged) == 0)
     return 0;
   std::uint32_t echo = 0;
   if (timestamps_) {
@@ -210,7 +208,7 @@ class JoinedPayload {
     } else {
       release_acknowledged(&acked);
     }
-  } else if (newly_acknowledged != 0 || send_.flow != nullptr) {
+  } else if (newly_acknowledged != 0 || send_.flow != nullptr || send_.timer() == tcp::SendState::Timer::window_probe) {
     take_plain_ack(sequence, acknowledgement, window, bytes, echo);
   } else {
     send_.update_window(sequence, acknowledgement, window);
@@ -253,8 +251,8 @@ class JoinedPayload {
 [[gnu::noinline]] void ConnectionState::tune(std::uint32_t echo) noexcept {
   const std::uint32_t round_trip_us =
       timestamps_ && echo != 0 ? (stack_.now_ms() + timestamp_offset_ - echo) * 1000 : send_.round_trip.smoothed_us();
-  static_cast<void>(receive_.tune(held_bytes_, static_cast<std::uint32_t>(stack_.now_us()), round_trip_us,
-                                  tcp::settings.receive_bytes_max, !stack_.memory_short()));
+  static_cast<void>(receive_.tune(held_bytes_, static_cast<std::uint32_t>(stack_.now_us()), round_trip_us, tcp::settings.receive_bytes_max,
+                                  !stack_.memory_short()));
 }
 
 // Nearly every handler releases the bytes before it returns. Then the bytes neither close the window nor count as held, and no request of

@@ -158,8 +158,8 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   [[nodiscard]] const tcp::ReceiveWindow& receiver() const noexcept { return receive_; }
   /// True if something may become due within seconds, even if no frame arrives and the application does nothing.
   [[nodiscard]] bool has_work() const noexcept {
-    const bool waits_long = state_ == TcpState::established || state_ == TcpState::close_wait ||
-                            (state_ == TcpState::fin_wait_2 && !close_wanted_);
+    const bool waits_long =
+        state_ == TcpState::established || state_ == TcpState::close_wait || (state_ == TcpState::fin_wait_2 && !close_wanted_);
     return !waits_long || ack_delayed_ || waiting_bytes() != 0 || send_.nxt != send_.una;
   }
   /// Null while `connect` is in progress, and in SYN-RECEIVED.
@@ -294,45 +294,45 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
     ConnectAttempt* attempt_;               // if `connecting_`
     Listener* listener_;                    // in SYN-RECEIVED, if not `connecting_`
   };
-  OutgoingSegment* ready_ = nullptr;     // from `send_copy`, or refused by the card: its bytes are before those of `queued_`
-  Buffer queued_;                        // sent by the handler, not yet a segment
-  ConnectionHeaders headers_{};          // of this connection's segments (connection_frames.cpp)
+  OutgoingSegment* ready_ = nullptr;  // from `send_copy`, or refused by the card: its bytes are before those of `queued_`
+  Buffer queued_;                     // sent by the handler, not yet a segment
+  ConnectionHeaders headers_{};       // of this connection's segments (connection_frames.cpp)
   tcp::SendState send_;
   tcp::ReceiveWindow receive_;
   tcp::AckPolicy acknowledgements_;
   tcp::PathMtu path_mtu_;
   tcp::OutOfOrder out_of_order_;
-  std::uint32_t timestamp_offset_ = 0;   // of this side's timestamps
-  std::uint32_t timestamp_recent_ = 0;   // TS.Recent (RFC 7323)
-  std::uint32_t acknowledged_to_ = 0;    // Last.ACK.sent
-  std::uint32_t received_at_ = 0;        // when the peer's last segment arrived, in units of 1,024 us
-  std::uint32_t challenge_ms_ = 0;       // see tcp::may_answer
-  std::uint32_t ack_due_us_ = 0;         // when a delayed acknowledgement is due, if `ack_delayed_`
-  std::uint32_t wanted_bytes_ = 0;       // size of the last refused `send`; 0: none
-  std::uint32_t held_bytes_ = 0;         // delivered to the application and not released
-  std::uint32_t references_ = 1;         // one for the connection, and one for each received piece
-  std::uint32_t received_memory_ = 0;    // memory occupied by `held_bytes_`: whole buffers, blocks and headers
-  std::uint32_t sent_memory_ = 0;        // memory of the segments that are not acknowledged
-  std::uint32_t charged_bytes_ = 0;      // bytes last added to the core's count of held memory
-  std::uint32_t since_s_ = 0;            // when the present state began: SYN-RECEIVED, `close`
-  std::uint32_t progress_s_ = 0;         // after `close`: when the peer last acknowledged bytes
+  std::uint32_t timestamp_offset_ = 0;  // of this side's timestamps
+  std::uint32_t timestamp_recent_ = 0;  // TS.Recent (RFC 7323)
+  std::uint32_t acknowledged_to_ = 0;   // Last.ACK.sent
+  std::uint32_t received_at_ = 0;       // when the peer's last segment arrived, in units of 1,024 us
+  std::uint32_t challenge_ms_ = 0;      // see tcp::may_answer
+  std::uint32_t ack_due_us_ = 0;        // when a delayed acknowledgement is due, if `ack_delayed_`
+  std::uint32_t wanted_bytes_ = 0;      // size of the last refused `send`; 0: none
+  std::uint32_t held_bytes_ = 0;        // delivered to the application and not released
+  std::uint32_t references_ = 1;        // one for the connection, and one for each received piece
+  std::uint32_t received_memory_ = 0;   // memory occupied by `held_bytes_`: whole buffers, blocks and headers
+  std::uint32_t sent_memory_ = 0;       // memory of the segments that are not acknowledged
+  std::uint32_t charged_bytes_ = 0;     // bytes last added to the core's count of held memory
+  std::uint32_t since_s_ = 0;           // when the present state began: SYN-RECEIVED, `close`
+  std::uint32_t progress_s_ = 0;        // after `close`: when the peer last acknowledged bytes
   std::uint16_t peer_mss_ = 536;
   std::uint16_t core_;
   TcpState state_ = TcpState::closed;
-  std::uint8_t send_shift_ = 0;          // the peer's window scale
+  std::uint8_t send_shift_ = 0;  // the peer's window scale
   std::uint8_t keep_alive_probes_ = 0;
-  bool ordinary_ = false;                // see `update_ordinary`
-  bool acknowledged_ = false;            // in this event the peer acknowledged bytes
+  bool ordinary_ = false;      // see `update_ordinary`
+  bool acknowledged_ = false;  // in this event the peer acknowledged bytes
   bool timestamps_ : 1 = false, sack_ : 1 = false, ecn_ : 1 = false;
-  bool end_wanted_ : 1 = false;          // close this side after all data was sent
-  bool close_wanted_ : 1 = false;        // as `end_wanted_`, and discard received bytes
+  bool end_wanted_ : 1 = false;    // close this side after all data was sent
+  bool close_wanted_ : 1 = false;  // as `end_wanted_`, and discard received bytes
   bool abort_wanted_ : 1 = false, end_sent_ : 1 = false, orderly_ : 1 = false;
-  bool control_ : 1 = false;             // exempt from memory limits
-  bool connecting_ : 1 = false;          // `connect` is in progress
+  bool control_ : 1 = false;     // exempt from memory limits
+  bool connecting_ : 1 = false;  // `connect` is in progress
   bool ack_delayed_ : 1 = false;
   bool nagle_ : 1 = false, soft_error_ : 1 = false, in_table_ : 1 = false, counted_ : 1 = false;
   tcp::CongestionEcho congestion_echo_;
-  GatheredBlock* block_ = nullptr;       // the block to which further gathered bytes are appended
+  GatheredBlock* block_ = nullptr;  // the block to which further gathered bytes are appended
 };
 static_assert(sizeof(ConnectionState) <= 384, "the memory of an idle connection: see request.connection_bytes.idle");
 

@@ -96,7 +96,8 @@ void ConnectionState::on_timer(std::uint64_t now_us) noexcept {
 /// Returns false if the connection has ended. It may be deleted then.
 bool ConnectionState::run_sender_timer(std::uint64_t now_us) noexcept {
   const tcp::SendState::Timer timer = send_.timer();
-  if (timer == tcp::SendState::Timer::none || tcp::before(static_cast<std::uint32_t>(now_us), static_cast<std::uint32_t>(send_.due_us(now_us))))
+  if (timer == tcp::SendState::Timer::none ||
+      tcp::before(static_cast<std::uint32_t>(now_us), static_cast<std::uint32_t>(send_.due_us(now_us))))
     return true;
   const bool timed_out = timer == tcp::SendState::Timer::retransmission;
   if (timed_out) {

@@ -33,9 +33,7 @@ struct IncomingSegment {
 
   [[nodiscard]] bool has(unsigned flags_wanted) const noexcept { return (flags & flags_wanted) != 0; }
   /// SEG.LEN.
-  [[nodiscard]] std::uint32_t length() const noexcept {
-    return payload_bytes + ((flags & flag::syn) >> 1) + (flags & flag::fin);
-  }
+  [[nodiscard]] std::uint32_t length() const noexcept { return payload_bytes + ((flags & flag::syn) >> 1) + (flags & flag::fin); }
   [[nodiscard]] ReceiveBuffer* take_frame() noexcept { return std::exchange(frame, nullptr); }
 };
 

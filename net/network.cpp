@@ -179,7 +179,8 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
   require(acceptor != nullptr, "an outgoing connection has an acceptor", remote.port);
   Stack& stack = *group_.stack(this_core());
   const Ipv4Address local = stack.addresses().address;
-  if (local.value == 0) co_return failure(ErrorCode::invalid, "the machine has no address", remote.port);
+  if (local.value == 0 || !stack.has_route(remote.address))
+    co_return failure(ErrorCode::invalid, "the machine has no address, or no route", remote.port);
   const std::uint16_t port = choose_port(stack, group_.device, local, remote);
   if (port == 0) co_return failure(ErrorCode::full, "no local port is free", remote.port);
   ConnectionState* const connection = stack.make_connection(key_of(local, port, remote), false);

@@ -75,7 +75,7 @@ struct OutgoingSegment : tcp::SentSegment {
   [[nodiscard]] static tcp::SentSegment* split(tcp::SentSegment& segment, std::uint32_t first_bytes) noexcept;
 
   /// Drops a reference. The last one frees the object.
-  static void release(OutgoingSegment& object) noexcept {
+  [[gnu::always_inline]] static void release(OutgoingSegment& object) noexcept {
     if (object.references == 1) [[likely]] {
       give_back(object);
     } else {

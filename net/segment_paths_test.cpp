@@ -35,8 +35,8 @@ struct Comparison {
   bool other_windows = true;
   /// Fields that may differ. The short path drops an acknowledgement that the next one supersedes, and a handler that closes the connection
   /// in `received` has got the bytes of all segments that arrived together, while the general path discards those of the later ones.
-  std::set<std::string_view> ignored{"segments_received", "discarded_bytes", "held_bytes", "charged_bytes", "edge", "limit", "tcp_ms", "connections_ms",
-                                     "frames_sent", "bytes_sent", "segments_sent"};
+  std::set<std::string_view> ignored{"segments_received", "discarded_bytes", "held_bytes", "charged_bytes", "edge", "limit", "tcp_ms",
+                                     "connections_ms",    "frames_sent",     "bytes_sent", "segments_sent"};
 };
 
 std::ostream& operator<<(std::ostream& out, const SentFrame& frame) {
@@ -56,7 +56,8 @@ std::ostream& operator<<(std::ostream& out, const HandlerCall& call) {
 template <typename T, typename Same>
 void show_difference(std::ostream& out, const char* what, const std::vector<T>& one, const std::vector<T>& other, Same same) {
   const auto [first, second] = std::ranges::mismatch(one, other, same);
-  out << what << ": the short path has " << one.size() << ", the general path " << other.size() << "; number " << first - one.begin() << " differs\n";
+  out << what << ": the short path has " << one.size() << ", the general path " << other.size() << "; number " << first - one.begin()
+      << " differs\n";
   if (first != one.end()) out << *first;
   if (second != other.end()) out << *second;
 }
@@ -222,9 +223,7 @@ TEST_P(SegmentPaths, AreEqualWithCoalescedFrames) {
   expect_same({.seed = GetParam() * 100 + 41, .card = {.receive_buffer_bytes = 256}});
 }
 
-TEST_P(SegmentPaths, AreEqualWithEchoesByReference) {
-  expect_same({.seed = GetParam() * 100 + 60, .echo_by_reference = true});
-}
+TEST_P(SegmentPaths, AreEqualWithEchoesByReference) { expect_same({.seed = GetParam() * 100 + 60, .echo_by_reference = true}); }
 
 /// Checks that each byte of a connection has one value, in every segment that carries it, and that it is the byte that the application
 /// sent. Scripts without echoes only.

@@ -186,6 +186,10 @@ void Stack::begin_checks() noexcept {
 
 void Stack::check_at_event_end() noexcept {
   checks_due_ = false;
+  if (const std::uint32_t own = netif_ip4_addr(&netif_)->addr; own != connections_address_) {
+    connections_address_ = own;
+    reset_connections_of_others();
+  }
   if (primary() && addresses() != published_) publish_addresses();
   update_timers();
   if (memory_short()) checks_due_ = true;  // the next event checks again
@@ -216,6 +220,23 @@ void Stack::forget(const ConnectionState& connection) noexcept {
   require(this_core() == core_ && connections() > 0, "a connection ends once, on the core of its stack", core_);
   require(!is_queued<QueueLink>(connection) && !is_queued<BlockedLink>(connection), "a connection ends without work", core_);
   counters_.connections_open.subtract(1);
+}
+
+// Connections keep the address with which they began.
+void Stack::reset_connections_of_others() noexcept {
+  for (std::uint32_t chain = 0; chain < table_.chains(); ++chain) {
+    for (ConnectionState* connection = table_.first_of(chain); connection != nullptr;) {
+      ConnectionState* const next = connection->chain_next;
+      if (static_cast<std::uint32_t>(connection->sent_addresses().addresses) != connections_address_) {
+        if (connection->listener() != nullptr) {
+          connection->drop_half_open();
+        } else {
+          connection->request_abort();
+        }
+      }
+      connection = next;
+    }
+  }
 }
 
 void Stack::abort_all() noexcept {

@@ -27,9 +27,9 @@
 #include "lwip/pbuf.h"
 #include "net/connection_state.hpp"
 #include "net/groups.hpp"
+#include "net/listeners.hpp"
 #include "net/lwip/lwip_hooks.h"
 #include "net/network.hpp"
-#include "net/listeners.hpp"
 #include "net/stack_memory.hpp"
 #include "net/tcp/answer_limit.hpp"
 #include "net/tcp/connection_table.hpp"
@@ -239,6 +239,7 @@ class Stack final : public FrameReceiver {
   /// Returns false if the next hop's address is not known. `remote`: as in a packet.
   [[nodiscard]] bool find_neighbour(std::uint32_t remote, std::uint8_t (&mac)[6]) noexcept;
   void ask_for_neighbour(std::uint32_t remote) noexcept;
+  [[nodiscard]] bool has_route(Ipv4Address remote) const noexcept { return next_hop_of(std::byteswap(remote.value)) != 0; }
   [[nodiscard]] bool offloads_checksums() const noexcept { return offloads_checksums_; }
   /// Fills in the checksums of a frame with complete headers in its first piece.
   void fill_in_checksums(TransmitPieces pieces) noexcept;
@@ -280,8 +281,8 @@ class Stack final : public FrameReceiver {
   }
   /// The maximum number of pieces in a frame, its headers included.
   [[nodiscard]] unsigned pieces_limit() const noexcept { return std::min<unsigned>(pieces_max, limits_.transmit_pieces_max); }
-  /// Passes a segment's frame to the card, which then has a reference to the segment. `control`: it belongs to control. Returns false if the
-  /// card has no room. A frame that the card refuses for good counts as lost on the way.
+  /// Passes a segment's frame to the card, which then has a reference to the segment. `control`: it belongs to control. Returns false if
+  /// the card has no room. A frame that the card refuses for good counts as lost on the way.
   [[nodiscard]] bool send_frame(OutgoingSegment& segment, TransmitPieces pieces, std::uint32_t bytes, TransmitOffload offload,
                                 bool control) noexcept {
     if (transmitting_stopped_) [[unlikely]]
@@ -400,6 +401,8 @@ class Stack final : public FrameReceiver {
   /// Settles all connections with work for the end of this event (connection_sending.cpp).
   void settle_dirty() noexcept;
   void check_at_event_end() noexcept;
+  /// Resets connections with another address than `connections_address_`.
+  void reset_connections_of_others() noexcept;
   void finish_gone() noexcept;
   void publish_addresses() noexcept;
   void update_timers() noexcept;
@@ -442,8 +445,9 @@ class Stack final : public FrameReceiver {
   IntrusiveQueue<ConnectionState, QueueLink> dirty_;      ///< connections with work for the end of this event
   IntrusiveQueue<ConnectionState, BlockedLink> blocked_;  ///< connections that wait for room or memory; oldest first
   IntrusiveQueue<ConnectionState, QueueLink> gone_;       ///< connections whose `closed` is called in the next event
-  std::uint32_t evict_from_ = 0;  ///< the chain of the table at which the next search for a connection to reset begins
-  std::uint64_t now_us_ = 0;      ///< the time of this event; 0: not read yet
+  std::uint32_t evict_from_ = 0;           ///< the chain of the table at which the next search for a connection to reset begins
+  std::uint32_t connections_address_ = 0;  ///< the machine's address, as in a packet
+  std::uint64_t now_us_ = 0;               ///< the time of this event; 0: not read yet
   std::uint32_t now_ms_ = 0;
   tcp::ConnectionTable<ConnectionState> table_;
   tcp::TimeWaitTable<SegmentAddresses> time_wait_;

@@ -59,7 +59,7 @@ class MemoryTest : public ::testing::Test {
 
 // A full window costs at most about twice its bytes in memory, however small the segments are.
 TEST_F(MemoryTest, SmallSegmentsAreGathered) {
-  constexpr std::size_t attackers = 4, attack_bytes = 60'000;  // less than the first receive window
+  constexpr std::size_t attackers = 4, attack_bytes = 60'000;                // less than the first receive window
   for (std::size_t i = 0; i < attackers; ++i) attack(attack_bytes, 16'384);  // use up the card buffers that may be held
   wait_for_silence();
   const std::size_t before = world.counters_of(0).held_bytes;

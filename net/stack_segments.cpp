@@ -96,8 +96,7 @@ void Stack::input_tcp(ReceiveBuffer* frame, std::size_t frame_bytes, ReceiveInfo
     if (tcp_header_bytes < tcp_bytes_min || tcp_header_bytes > tcp_bytes) return false;
     dropped = &counters_.dropped_checksum;
     if (!info.ip_checksum_good() && sum_of(frame, ip_at, ip_header_bytes, 0) != 0xFFFF) return false;
-    if (!info.l4_checksum_good() &&
-        sum_of(frame, ip_at + ip_header_bytes, tcp_bytes, pseudo_header_sum_of(ip, tcp_bytes)) != 0xFFFF)
+    if (!info.l4_checksum_good() && sum_of(frame, ip_at + ip_header_bytes, tcp_bytes, pseudo_header_sum_of(ip, tcp_bytes)) != 0xFFFF)
       return false;
     dropped = &counters_.dropped_protocol;
     const std::uint32_t own = netif_ip4_addr(&netif_)->addr;
@@ -183,9 +182,7 @@ void Stack::answer_by_reset(const IncomingSegment& segment) noexcept {
   if (segment.has(flag::ack)) {
     send_bare({.sent = segment.key.reversed(), .sequence = segment.acknowledgement, .flags = flag::rst});
   } else {
-    send_bare({.sent = segment.key.reversed(),
-               .acknowledgement = segment.sequence + segment.length(),
-               .flags = flag::rst | flag::ack});
+    send_bare({.sent = segment.key.reversed(), .acknowledgement = segment.sequence + segment.length(), .flags = flag::rst | flag::ack});
   }
 }
 

@@ -175,7 +175,8 @@ void Stack::update_timers() noexcept {
     times_.arp = activity == 2 ? std::min<std::uint64_t>(times_.arp, now + ARP_TMR_INTERVAL) : StackTimes::never;
   }
 
-  const std::uint64_t due = std::min({times_.time_wait, times_.arp, times_.reassembly, times_.groups, times_.dhcp_fine, times_.dhcp_coarse});
+  const std::uint64_t due =
+      std::min({times_.time_wait, times_.arp, times_.reassembly, times_.groups, times_.dhcp_fine, times_.dhcp_coarse});
   if (due == timer_due_ms_) return;
   timer_due_ms_ = due;
   if (due == StackTimes::never) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "net/tcp/sequence.hpp"
 #include "net/tcp/settings.hpp"
 
 namespace neap::net::tcp {
@@ -71,12 +72,19 @@ struct Dctcp {
   }
 };
 
-/// What the sender is doing about congestion.
+/// The reaction to congestion that is in progress.
 enum class Phase : std::uint8_t {
   open,       ///< nothing is believed to be lost
   reduction,  ///< the window is being reduced because of ECN, or because a tail loss probe repaired a loss
   recovery,   ///< fast recovery: RFC 6675 with the detection of RFC 8985, or RFC 6582 without SACK
   timed_out,  ///< after a retransmission time-out
+};
+
+/// F-RTO (RFC 5682) tests whether a time-out was spurious.
+enum class ForwardProbe : std::uint8_t {
+  none,
+  first,   ///< the first acknowledgement after the time-out is awaited
+  second,  ///< new bytes were sent; the next acknowledgement decides
 };
 
 struct Flow {
@@ -96,7 +104,7 @@ struct Flow {
   bool recent_valid = false, dsack_round = false;
 
   Phase phase = Phase::open;
-  bool forward_probe = false;         ///< F-RTO (RFC 5682) tests whether the time-out was spurious
+  ForwardProbe forward_probe = ForwardProbe::none;
   bool hold_retransmissions = false;  ///< F-RTO sends new bytes first
   bool probing = false;               ///< a tail loss probe is in flight
   bool probe_resent = false;          ///< the probe was an old segment
@@ -105,6 +113,8 @@ struct Flow {
   bool limited_before = false;        ///< and in the round before
   bool undo_possible = false;         ///< the last reduction may prove unnecessary
   bool undo_resent = false;           ///< something was sent again in the phase
+  bool after_time_out = false;        ///< the phase that may be undone began with a time-out
+  bool partial = false;               ///< recovery has had an acknowledgement of new data
   bool echo_valid = false;            ///< `first_resent_ms` is valid
   std::uint32_t probe_end = 0;        ///< TLP.end_seq
   std::uint32_t recover = 0;          ///< the phase ends when this number is acknowledged
@@ -112,10 +122,9 @@ struct Flow {
   std::uint32_t reduction_window = 0, reduction_delivered = 0, reduction_sent = 0;
   // Undoing a reduction that was spurious: RFC 4015, and DSACK as in RFC 3708.
   std::uint32_t prior_window = 0, prior_threshold = 0;
-  std::uint32_t undo_marker = 0;      ///< `una` when the phase began
+  SequenceRange resent{};             ///< holds all that was sent again in the phase, if `undo_resent`
   std::uint32_t undo_bytes = 0;       ///< sent again in the phase, and not reported by DSACK as unnecessary
   std::uint32_t first_resent_ms = 0;  ///< time of the phase's first retransmission, on the clock of timestamps
-  std::uint32_t resent_total = 0, dsack_total = 0;
 
   std::uint32_t round_end = 0;    ///< the round ends when this number is acknowledged
   std::uint32_t flight_max = 0;   ///< the most that was in flight in the round

@@ -63,15 +63,14 @@ bool SendState::take_dsack(const Acknowledgement& ack, Progress& progress) noexc
   const bool below = at_or_before(block.end, ack.number);
   const bool within = ack.sack.size() > 1 && at_or_after(block.first, ack.sack[1].first) && at_or_before(block.end, ack.sack[1].end);
   if (!below && !within) return false;
-  const std::uint32_t bytes = block.end - block.first;
   Flow& f = *flow;
+  // Both the original and the probe have arrived.
+  if (f.probing && f.probe_resent && block.end == f.probe_end) f.probing = false;
   // Duplicates that the network made say nothing about retransmissions.
-  if (f.resent_total == 0 || bytes > f.resent_total - std::min(f.resent_total, f.dsack_total)) return true;
-  f.dsack_total += bytes;
+  if (!f.undo_resent || before(block.first, f.resent.first) || after(block.end, f.resent.end)) return true;
   progress.dsack = true;
-  if (f.undo_possible && after(block.end, f.undo_marker)) f.undo_bytes -= std::min(f.undo_bytes, bytes);
-  if (f.probing && f.probe_resent && block.end == f.probe_end) f.probing = false;  // both the original and the probe have arrived
-  if (!f.dsack_round) {
+  f.undo_bytes -= std::min(f.undo_bytes, block.end - block.first);
+  if (!f.dsack_round || at_or_after(later(una, ack.number), f.dsack_round_end)) {
     f.dsack_round = true;
     f.dsack_round_end = nxt;
     if (f.reordering_steps != 0xFF) ++f.reordering_steps;
@@ -137,8 +136,7 @@ void SendState::detect_losses(std::uint32_t now_us) noexcept {
   f.check_pending = false;
   if (!f.recent_valid) return;
   // A segment that overtook others was faster than they can be.
-  const std::uint32_t usual_us =
-      f.reordering_seen && f.least_round_trip.known() ? std::max(f.recent_round_trip_us, f.least_round_trip.us()) : f.recent_round_trip_us;
+  const std::uint32_t usual_us = f.reordering_seen ? std::max(f.recent_round_trip_us, round_trip.smoothed_us()) : f.recent_round_trip_us;
   const std::uint32_t allowed_us = usual_us + reordering_window_us();
   std::int32_t longest_us = 0;
   for (SentSegment* segment = head; segment != nullptr; segment = segment->next) {
@@ -178,6 +176,7 @@ void SendState::take_duplicates(Progress& progress, SplitSegment split) noexcept
     if (f.phase == Phase::recovery && before(una, f.recover)) mark_head_lost(split);
   } else if (progress.duplicate) {
     if (duplicates_ != 0xFF) ++duplicates_;
+    if (f.phase == Phase::timed_out) return;  // they may come of the retransmissions
     const std::uint32_t outstanding = nxt - una - std::min(nxt - una, f.lost);
     if (f.sacked + mss <= outstanding - std::min(outstanding, std::uint32_t{mss})) {
       f.sacked += mss;

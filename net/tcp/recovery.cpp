@@ -17,12 +17,18 @@ void SendState::begin_reduction(Phase phase) noexcept {
   }
   f.phase = phase;
   f.recover = nxt;
-  f.probing = f.hold_retransmissions = f.forward_probe = false;
+  f.probing = f.hold_retransmissions = false;
+  f.forward_probe = ForwardProbe::none;
   f.slow_start = {};
-  f.undo_marker = una;
-  f.undo_bytes = 0;
-  f.undo_resent = f.echo_valid = false;
+  f.partial = f.after_time_out = false;
   f.undo_possible = phase == Phase::recovery;
+  // Segments that were sent again before, and are not acknowledged, count as if they were sent again in this phase.
+  f.undo_bytes = 0;
+  f.undo_resent = false;
+  for (const SentSegment* segment = head; segment != nullptr; segment = segment->next) {
+    if (segment->has(SentSegment::retransmitted)) count_resent(*segment);
+  }
+  f.echo_valid = f.echo_valid && f.undo_resent;
 }
 
 void SendState::end_reduction() noexcept {
@@ -34,7 +40,7 @@ void SendState::end_reduction() noexcept {
 // more when the acknowledgement shows progress without new losses.
 void SendState::reduce(const Progress& progress) noexcept {
   Flow& f = *flow;
-  if (progress.delivered == 0 && progress.lost == 0 && f.reduction_sent != 0) return;
+  if (progress.delivered == 0 && f.reduction_sent != 0) return;
   f.reduction_delivered += progress.delivered;
   const std::uint32_t flight = in_flight();
   std::int64_t may_send = 0;
@@ -43,12 +49,20 @@ void SendState::reduce(const Progress& progress) noexcept {
     may_send = static_cast<std::int64_t>(share / f.reduction_window) - f.reduction_sent;
   } else {
     may_send = std::max<std::int64_t>(std::int64_t{f.reduction_delivered} - f.reduction_sent, progress.delivered);
-    if (progress.acked != 0 && progress.lost == 0) may_send += mss;
+    if (f.reduction_sent == 0 || (progress.acked != 0 && progress.lost == 0)) may_send += mss;
     may_send = std::min<std::int64_t>(may_send, ssthresh - flight);
   }
   // The first retransmission is sent at once.
   may_send = std::max<std::int64_t>(may_send, f.reduction_sent != 0 ? 0 : mss);
   cwnd = static_cast<std::uint32_t>(std::min<std::int64_t>(flight + may_send, window_bytes_max));
+}
+
+void SendState::count_resent(const SentSegment& segment) noexcept {
+  Flow& f = *flow;
+  const SequenceRange range{later(segment.sequence, una), segment.end()};
+  f.undo_bytes += range.end - range.first;
+  f.resent = f.undo_resent ? SequenceRange{earlier(f.resent.first, range.first), later(f.resent.end, range.end)} : range;
+  f.undo_resent = true;
 }
 
 // --- Undoing -----------------------------------------------------------------------------------------------------------------------------
@@ -65,7 +79,11 @@ void SendState::undo() noexcept {
   cwnd = std::max(cwnd, f.prior_window);
   ssthresh = std::max(ssthresh, f.prior_threshold);
   f.cubic = f.prior_cubic;
-  f.undo_possible = f.forward_probe = f.hold_retransmissions = false;
+  if (f.phase != Phase::timed_out && !f.after_time_out) f.reordering_seen = true;
+  // The acknowledgement of a segment that was sent twice may have been that of the original, so its time is not known.
+  if (f.phase == Phase::timed_out) f.recent_valid = false;
+  f.undo_possible = f.hold_retransmissions = false;
+  f.forward_probe = ForwardProbe::none;
   f.phase = Phase::open;
   if (f.lost == 0) return;
   for (SentSegment* segment = head; segment != nullptr; segment = segment->next) segment->clear(SentSegment::lost);
@@ -103,17 +121,23 @@ void SendState::after_time_out(const Acknowledgement& ack, Progress& progress) n
   Flow& f = *flow;
   f.hold_retransmissions = false;
   if (may_undo(progress)) return undo();
-  if (f.forward_probe) {
+  if (f.forward_probe == ForwardProbe::second) {
     if (progress.original_delivered && f.undo_possible) return undo();  // step 3.b
-    if (after(nxt, f.recover)) {
-      if (progress.newly_sacked || progress.duplicate) f.forward_probe = false;  // step 3.a
-    } else if (progress.acked != 0 && before(una, f.recover)) {
+    if (progress.newly_sacked || progress.duplicate || progress.acked != 0) {
+      f.forward_probe = ForwardProbe::none;
+      cwnd = std::max(cwnd, 3U * mss);  // step 3.a
+    }
+  } else if (f.forward_probe == ForwardProbe::first) {
+    if (progress.acked != 0 && before(una, f.recover) && ack.more_queued && before(nxt, una + window)) {
       f.recover = nxt;
-      f.hold_retransmissions = f.forward_probe = ack.more_queued && before(nxt, una + window);  // step 2.b
+      f.hold_retransmissions = true;
+      f.forward_probe = ForwardProbe::second;  // step 2.b
+    } else if (progress.acked != 0 || progress.duplicate) {
+      f.forward_probe = ForwardProbe::none;  // step 2.a
     }
   }
   if (at_or_after(una, f.recover)) {
-    f.forward_probe = false;
+    f.forward_probe = ForwardProbe::none;
     f.phase = Phase::open;
     if (!has(uses_sack)) f.sacked = 0;
   }
@@ -142,15 +166,13 @@ void SendState::react(const Acknowledgement& ack, Progress& progress, SplitSegme
   if (f.lost > lost_before) progress.lost = f.lost - lost_before;
   if (f.lost != 0 && (f.phase == Phase::open || f.phase == Phase::reduction)) {
     begin_reduction(Phase::recovery);
-  } else if (ack.ece && has(uses_ecn) && f.phase == Phase::open && head != nullptr) {
+  } else if (ack.ece && has(uses_ecn) && f.phase == Phase::open) {
     begin_reduction(Phase::reduction);
     f.cwr_due = true;
   }
   if (f.phase == Phase::recovery || f.phase == Phase::reduction) {
     reduce(progress);
-  } else if (progress.acked != 0) {
-    grow(progress.acked, milliseconds(ack.now_us));
-  } else if (f.reordering_seen && progress.delivered != 0) {
+  } else if (progress.delivered != 0 && (progress.acked != 0 || f.reordering_seen)) {
     grow(progress.delivered, milliseconds(ack.now_us));
   }
   if (head == nullptr && f.phase == Phase::open) f.check_pending = false;

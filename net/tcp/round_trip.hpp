@@ -23,19 +23,20 @@ struct RoundTrip {
 
   /// Takes a sample. `may_decrease`: the deviation may become less.
   [[gnu::always_inline]] void sample(std::uint32_t round_trip_us, std::uint32_t rto_min_us, bool may_decrease = true) noexcept {
-    const std::uint32_t sample_us = std::clamp(round_trip_us, std::uint32_t{1}, max_rto_us);
+    const std::uint32_t sample_us = round_trip_us < max_rto_us ? round_trip_us : max_rto_us;
     if (eightfold_us == 0) [[unlikely]] {
-      eightfold_us = sample_us << 3;
+      eightfold_us = (sample_us << 3) | 1;
       fourfold_deviation_us = sample_us << 1;
     } else {
-      const std::int32_t error = static_cast<std::int32_t>(sample_us - (eightfold_us >> 3));
-      eightfold_us = std::max(eightfold_us + static_cast<std::uint32_t>(error), std::uint32_t{8});
-      const std::uint32_t deviation = static_cast<std::uint32_t>(error < 0 ? -error : error);
-      const std::uint32_t old = fourfold_deviation_us;
-      const std::uint32_t next = old - (old >> 2) + deviation;
-      if (may_decrease || next > old) fourfold_deviation_us = next;
+      const auto error = static_cast<std::int32_t>(sample_us - (eightfold_us >> 3));
+      eightfold_us = (eightfold_us + static_cast<std::uint32_t>(error)) | 1;  // not 0, which means that there is no sample
+      const auto deviation = static_cast<std::uint32_t>(error < 0 ? -error : error);
+      const std::uint32_t old = fourfold_deviation_us, next = old - (old >> 2) + deviation;
+      fourfold_deviation_us = may_decrease || next > old ? next : old;
     }
-    rto_us = std::min((eightfold_us >> 3) + std::max(fourfold_deviation_us, rto_min_us), max_rto_us);
+    const std::uint32_t margin_us = fourfold_deviation_us > rto_min_us ? fourfold_deviation_us : rto_min_us;
+    const std::uint32_t sum_us = (eightfold_us >> 3) + margin_us;
+    rto_us = sum_us < max_rto_us ? sum_us : max_rto_us;
   }
 };
 

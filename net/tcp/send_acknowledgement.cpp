@@ -60,7 +60,7 @@ namespace neap::net::tcp {
     const std::uint32_t elapsed_ms = milliseconds(ack.now_us) - ack.echoed_ms;
     if (elapsed_ms > RoundTrip::max_rto_us / 1'000) return;  // not one of our timestamps
     round_trip_us = elapsed_ms * 1'000 + 500;
-  } else if (progress.has_sacked_round_trip && !progress.resent_acked) {
+  } else if (progress.has_sacked_round_trip && !progress.resent_acked && !f.reordering_seen) {
     round_trip_us = progress.now_us - progress.sacked_sent_us;
   } else {
     return;
@@ -78,12 +78,64 @@ namespace neap::net::tcp {
   if (congestion_ == CongestionControl::dctcp) f.dctcp.end_window();
 }
 
+// The usual acknowledgement of a long transfer, without losses. Returns false, with no
+// change, if a segment was sent more than once.
+[[gnu::always_inline]] inline bool SendState::take_in_order(const Acknowledgement& ack, Acknowledged& acknowledged) noexcept {
+  Flow& f = *flow;
+  const auto now = static_cast<std::uint32_t>(ack.now_us);
+  SentSegment* const first = head;
+  SentSegment* last = nullptr;
+  SentSegment* segment = first;
+  unsigned flags = 0;
+  for (; segment != nullptr && at_or_before(segment->end(), ack.number); segment = segment->next) {
+    flags |= segment->flags;
+    last = segment;
+  }
+  if (segment != nullptr) flags |= segment->flags;
+  if ((flags & SentSegment::ever_retransmitted) != 0) return false;
+  const std::uint32_t acked = ack.number - una;
+  una = ack.number;
+  rto_start_us_ = now;
+  f.delivered_to = ack.number;
+  std::uint32_t last_sent = first->sent_us;
+  const std::uint32_t round_trip_us = now - last_sent;
+  if (segment != nullptr && before(segment->sequence, ack.number)) last_sent = segment->sent_us;
+  acknowledged = {.segments = nullptr, .numbers = acked};
+  if (last != nullptr) {
+    last->next = nullptr;
+    head = segment;
+    acknowledged.segments = first;
+    last_sent = last->sent_us;
+    f.recent_valid = true;
+    f.recent_sent_us = last_sent;
+    f.recent_end = last->end();
+    f.recent_round_trip_us = now - last_sent;
+  }
+  const bool new_round = at_or_after(una, f.round_end);
+  f.least_round_trip.sample(now - last_sent, now);
+  round_trip.sample(round_trip_us, rto_min_us, new_round);
+  backoff = 0;
+  if (ssthresh == ~0U) sample_slow_start(now - last_sent);
+  f.dctcp.acknowledged += acked;
+  if (new_round) [[unlikely]]
+    begin_round();
+  grow(acked, milliseconds(ack.now_us));
+  set_timer(now);
+  return true;
+}
+
 SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegment split) noexcept {
   const auto now = static_cast<std::uint32_t>(ack.now_us);
-  const bool old = before(ack.number, una);
-  const bool duplicate = ack.number == una && ack.segment_length == 0 && ack.window == window && head != nullptr;
-  if (!old) update_window(ack.sequence, ack.number, ack.window);
   unanswered = 0;
+  if (flow != nullptr && after(ack.number, una)) [[likely]] {
+    const bool ordinary = flow->phase == Phase::open && (flow->sacked | flow->lost) == 0 && !flow->probing && ack.sack.empty() && !ack.ece;
+    if (ordinary && !has(unanswered_time_out)) [[likely]] {
+      update_window(ack.sequence, ack.number, ack.window);
+      if (Acknowledged acknowledged; take_in_order(ack, acknowledged)) return acknowledged;
+    }
+  }
+  const bool duplicate = ack.number == una && ack.segment_length == 0 && ack.window == window && head != nullptr;
+  if (at_or_after(ack.number, una)) update_window(ack.sequence, ack.number, ack.window);
   if (flow == nullptr) {
     const bool loss_sign = duplicate || !ack.sack.empty() || (ack.ece && has(uses_ecn));
     if (!loss_sign || head == nullptr || head->has(SentSegment::syn) || !make_flow(ack.now_us)) return on_plain_ack(ack, duplicate);
@@ -97,7 +149,10 @@ SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegme
   SentSegment* segments = nullptr;
   if (after(ack.number, una)) {
     segments = remove_acknowledged(ack.number, progress);
-    rto_start_us_ = now;
+    // RFC 6582, 4: without SACK, recovery of many losses by partial acknowledgements is slower than a time-out. So only the first one of
+    // these acknowledgements postpones the time-out.
+    if (has(uses_sack) || f.phase != Phase::recovery || !f.partial) rto_start_us_ = now;
+    f.partial = f.phase == Phase::recovery;
     if (has(unanswered_time_out)) clear(unanswered_time_out);
   }
   const bool new_round = at_or_after(una, f.round_end);
@@ -107,9 +162,9 @@ SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegme
     if (ack.ece) f.dctcp.marked += progress.acked;
   }
   if (new_round) begin_round();
-  const bool unusual_ack = duplicate || progress.dsack || progress.newly_sacked || f.probing || ack.ece || f.undo_possible;
+  const bool unusual_ack = duplicate || progress.dsack || progress.newly_sacked || f.probing || ack.ece;
   if (f.phase == Phase::open && (f.sacked | f.lost) == 0 && !unusual_ack) [[likely]] {
-    if (progress.acked != 0) grow(progress.acked, milliseconds(ack.now_us));
+    if (progress.delivered != 0) grow(progress.delivered, milliseconds(ack.now_us));
   } else {
     react(ack, progress, split);
     if (head != nullptr && head->has(SentSegment::lost)) {

@@ -84,7 +84,7 @@ std::uint32_t SendState::room(std::uint64_t now_us, std::uint32_t queued) noexce
   if (head == nullptr && now - last_sent_us > round_trip.rto_us) restart_after_idle(now);
   const std::uint32_t outstanding = nxt - una, flight = in_flight();
   const std::uint32_t by_window = window - std::min(window, outstanding), by_congestion = cwnd - std::min(cwnd, flight);
-  if (queued > by_congestion && by_congestion <= by_window && make_flow(now_us)) flow->limited = true;
+  if (queued + mss > by_congestion && by_congestion <= by_window && make_flow(now_us)) flow->limited = true;
   const std::uint32_t usable = std::min(by_window, by_congestion);
   std::uint32_t bytes = queued;
   if (usable < queued) {
@@ -93,9 +93,12 @@ std::uint32_t SendState::room(std::uint64_t now_us, std::uint32_t queued) noexce
       // A window of a few bytes would make segments of a few bytes (CVE-2019-11479). The window probe's timer sends them, slowly.
       if (by_window < mss && usable == by_window && by_window >= least_segment_bytes && 2 * std::uint64_t{by_window} >= window_max)
         bytes = by_window;
-    } else if (bytes < burst_bytes_max && outstanding != 0 && flow != nullptr && flow->phase == Phase::open) {
-      // A long segment costs as much as a short one. If the next acknowledgement is near, wait for a third of the window.
-      if (3 * std::uint64_t{bytes} < std::min(window, cwnd) && now - head->sent_us >= round_trip.smoothed_us() / 2) return 0;
+    } else if (flow != nullptr && flow->phase == Phase::open && flow->sacked == 0 && outstanding != 0 && bytes < burst_bytes_max) {
+      // A long segment costs as much as a short one. So shortly after the last one, when the next acknowledgement is near, the sender waits
+      // for a third of the window.
+      constexpr std::uint32_t recent_us = 1'000;
+      const bool near = now - last_sent_us < recent_us && now - head->sent_us >= round_trip.smoothed_us() / 2;
+      if (near && 3 * std::uint64_t{bytes} < std::min(window, cwnd)) return 0;
     }
   }
   if (bytes != 0) [[likely]] {
@@ -117,6 +120,7 @@ std::uint32_t SendState::room(std::uint64_t now_us, std::uint32_t queued) noexce
 // The part of `sent` for a connection with a Flow, or with several segments in flight.
 [[gnu::noinline]] void SendState::sent_more(SentSegment& segment, std::uint64_t now_us) noexcept {
   const auto now = static_cast<std::uint32_t>(now_us);
+  if (flow == nullptr && nxt - una + mss > cwnd && !segment.has(SentSegment::syn) && make_flow(now_us)) flow->limited = true;
   if (flow != nullptr) {
     Flow& f = *flow;
     f.flight_max = std::max(f.flight_max, in_flight());
@@ -185,11 +189,7 @@ void SendState::resent(SentSegment& segment, std::uint64_t now_us) noexcept {
   if (flow != nullptr) {
     Flow& f = *flow;
     if (segment.has(SentSegment::lost)) f.lost -= numbers;
-    f.resent_total += numbers;
-    if (f.phase != Phase::open) {
-      f.undo_bytes += numbers;
-      f.undo_resent = true;
-    }
+    if (f.phase != Phase::open) count_resent(segment);
     if (!f.echo_valid) {
       f.echo_valid = true;
       f.first_resent_ms = milliseconds(now_us);
@@ -203,7 +203,7 @@ void SendState::resent(SentSegment& segment, std::uint64_t now_us) noexcept {
   segment.clear(SentSegment::lost);
   segment.flags |= SentSegment::retransmitted | SentSegment::ever_retransmitted;
   segment.sent_us = last_sent_us = now;
-  if (&segment == head) rto_start_us_ = now;
+  if (&segment == head && (has(uses_sack) || flow == nullptr || !flow->partial)) rto_start_us_ = now;
   set_timer(now);
 }
 
@@ -221,7 +221,8 @@ void SendState::change_mss(std::uint32_t new_mss, std::uint64_t now_us) noexcept
   // As after a time-out, but the window stays: nothing says that the path is congested.
   flow->phase = Phase::timed_out;
   flow->recover = nxt;
-  flow->undo_possible = flow->forward_probe = flow->hold_retransmissions = flow->probing = false;
+  flow->undo_possible = flow->hold_retransmissions = flow->probing = false;
+  flow->forward_probe = ForwardProbe::none;
   set_timer(static_cast<std::uint32_t>(now_us));
 }
 

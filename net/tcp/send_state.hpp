@@ -26,7 +26,8 @@
 
 namespace neap::net::tcp {
 
-/// What the sender needs to know of an acceptable segment with the flag ACK. The caller MUST have checked that `number` is at most `nxt`.
+/// The fields of an acceptable segment with the flag ACK that matter to the sender. The caller MUST have checked that `number` is at most
+/// `nxt`.
 struct Acknowledgement {
   std::uint64_t now_us;                 ///< the boot clock
   std::uint32_t number;                 ///< SEG.ACK
@@ -105,7 +106,8 @@ class SendState {
   [[gnu::always_inline]] void update_window(std::uint32_t sequence, std::uint32_t number, std::uint32_t offered) noexcept {
     if (before(wl1, sequence) || (wl1 == sequence && at_or_before(wl2, number))) [[likely]] {
       window = offered;
-      window_max = std::max(window_max, offered);
+      if (offered > window_max) [[unlikely]]
+        window_max = offered;
       wl1 = sequence;
       wl2 = number;
     }
@@ -171,7 +173,7 @@ class SendState {
   std::uint32_t last_sent_us = 0;
   std::uint16_t mss = 536;
   std::uint8_t backoff = 0;     ///< time-outs since the last new measurement; each doubles the time-out (RFC 6298, 5.5)
-  std::uint8_t unanswered = 0;  ///< window probes since the peer's last segment
+  std::uint8_t unanswered = 0;  ///< window probes and time-outs since the peer's last segment
 
  private:
   enum StateFlag : std::uint8_t {
@@ -221,6 +223,7 @@ class SendState {
   [[nodiscard]] SentSegment* trim_head(SplitSegment split) noexcept;
 
   // send_acknowledgement.cpp
+  [[nodiscard]] bool take_in_order(const Acknowledgement& ack, Acknowledged& acknowledged) noexcept;
   [[nodiscard]] SentSegment* remove_acknowledged(std::uint32_t number, Progress& progress) noexcept;
   [[nodiscard]] Acknowledged on_plain_ack(const Acknowledgement& ack, bool duplicate) noexcept;
   void measure(const Acknowledgement& ack, const Progress& progress, bool new_round) noexcept;
@@ -241,6 +244,7 @@ class SendState {
   void react(const Acknowledgement& ack, Progress& progress, SplitSegment split) noexcept;
   void begin_reduction(Phase phase) noexcept;
   void end_reduction() noexcept;
+  void count_resent(const SentSegment& segment) noexcept;
   void reduce(const Progress& progress) noexcept;
   void take_probe_result(const Progress& progress) noexcept;
   [[nodiscard]] bool may_undo(const Progress& progress) const noexcept;

@@ -53,17 +53,19 @@ SendState::Action SendState::on_timer(std::uint64_t now_us, std::uint32_t queued
       const std::uint32_t lost_before = flow->lost;
       detect_losses(now);
       if (flow->lost > lost_before) {
-        if (flow->phase == Phase::open || flow->phase == Phase::reduction) begin_reduction(Phase::recovery);
-        Progress progress{.now_us = now, .prior_una = una};
-        progress.lost = flow->lost - lost_before;
-        if (flow->phase == Phase::recovery) reduce(progress);
+        if (flow->phase == Phase::open || flow->phase == Phase::reduction) {
+          Progress progress{.now_us = now, .prior_una = una};
+          progress.lost = flow->lost - lost_before;
+          begin_reduction(Phase::recovery);
+          reduce(progress);
+        }
       }
       set_timer(now);
       return {.acknowledged = head != nullptr && head->has(SentSegment::lost) ? trim_head(split) : nullptr};
     }
     case Timer::pacing:
       flow->pacing_pending = false;
-      if (head == nullptr || before(now, rto_start_us_ + round_trip.rto_us)) set_timer(now);
+      set_timer(now);
       return {};
     case Timer::idle:
       if (head == nullptr) {
@@ -85,6 +87,9 @@ SendState::Action SendState::time_out(std::uint64_t now_us, SplitSegment split) 
     return {};
   }
   const bool repeated = has(unanswered_time_out);
+  // A peer that has closed its window and answers is alive (RFC 9293, 3.8.6.1).
+  if (repeated && window == 0 && unanswered == 0) stalled_s_ = seconds(now_us);
+  if (unanswered != 0xFF) ++unanswered;
   if (!repeated) {
     clear(window_stalled);
     set(unanswered_time_out);
@@ -111,7 +116,8 @@ SendState::Action SendState::time_out(std::uint64_t now_us, SplitSegment split) 
       begin_reduction(Phase::recovery);
     }
     f.phase = Phase::timed_out;
-    f.forward_probe = new_loss || repeated;
+    f.after_time_out = true;
+    f.forward_probe = new_loss || repeated ? ForwardProbe::first : ForwardProbe::none;
     f.hold_retransmissions = f.probing = false;
     f.recover = nxt;
     duplicates_ = 0;

@@ -14,7 +14,7 @@ enum class CongestionControl : std::uint8_t {
 
 struct Settings {
   CongestionControl congestion = CongestionControl::cubic;
-  bool ecn = false;                           ///< ask for explicit congestion notification, RFC 3168, and grant it
+  bool ecn = false;                           ///< use explicit congestion notification if the peer does, RFC 3168
   bool pacing = false;                        ///< spread a window's segments over the round trip
   bool sack = true;                           ///< selective acknowledgements, RFC 2018
   bool timestamps = true;                     ///< RFC 7323

@@ -110,7 +110,7 @@ class ScriptedMachine {
     unsigned scale = 0;
     bool timestamps = false;
     std::uint32_t machine_clock_first = 0, machine_clock = 0;  ///< the machine's first and last timestamp
-    unsigned lose = 0;  ///< the next frames of the machine that do not arrive
+    unsigned lose = 0;                                         ///< the next frames of the machine that do not arrive
     bool answered = false, open = false, fin_sent = false, fin_received = false;
     Handler* handler = nullptr;  ///< of its last connection
   };
