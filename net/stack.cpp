@@ -93,6 +93,8 @@ Stack::Stack(StackGroup& group, unsigned core)
   netif_set_default(&netif_);
   netif_set_up(&netif_);
   if (group.device.link_up()) netif_set_link_up(&netif_);
+  policy::follow_network_settings(&tcp::load_settings);
+  tcp::load_settings();
   stacks_of_cores[core].store(this, std::memory_order_release);
 }
 

@@ -25,7 +25,11 @@ struct Settings {
   std::uint32_t send_bytes_max = 8 << 20;     ///< bound of the bytes that are sent and not acknowledged
 };
 
-/// The settings of all cores. A core reads them when it makes a connection, so a change on another core may take effect a little later.
-inline constinit Settings settings{};
+/// This core's copy of the settings, which are the same on all cores.
+inline constinit thread_local Settings settings{};
+
+/// Copies the values of policy's table (kernel/policy.hpp) to this core's `settings`. Called when a core's stack starts, and on each core
+/// after a change.
+void load_settings() noexcept;
 
 }  // namespace neap::net::tcp
