@@ -62,7 +62,7 @@ TEST_F(NeapNetwork, TheNextMachineHasALaterClockAndTimers) {
   for (int i = 0; i < 3; ++i) {
     make();
     EXPECT_GT(neap_now_ns(), last);
-    EXPECT_EQ(neap_connect(peer.address.value, 9), 3);
+    EXPECT_EQ(neap_connect(peer.address.v4().value, 9), 3);
     EXPECT_EQ(take().flags, syn_flag);
     EXPECT_EQ(neap_advance_to_packet_ns(neap_now_ns() + 2000 * ms_ns), 1);
     EXPECT_EQ(take().flags, syn_flag);
