@@ -290,7 +290,7 @@ void Engine::input_error(const Header& header, Octets message) noexcept {
   Extensions at = parse_extensions(quoted);
   if (at.result == Extensions::Result::fragment) {
     constexpr unsigned offset_mask = 0xFFF8;
-    if ((read_16(quoted, at.offset + 2) & offset_mask) != 0) return;  // without a transport header, nobody can be asked
+    if ((read_16(quoted, at.offset + 2) & offset_mask) != 0) return;  // no transport header, so no protocol to tell
     at.next = static_cast<std::uint8_t>(octet(quoted, at.offset));
     at.offset += fragment_header_bytes;
   } else if (at.result != Extensions::Result::upper) {

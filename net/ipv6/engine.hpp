@@ -27,7 +27,7 @@
 
 namespace neap::net::ipv6 {
 
-/// What any core may read.
+/// The state of IPv6 that any core may read.
 struct Shared {
   explicit Shared(SipKey key) noexcept : mtus(key) {}
   PublishedNeighbours neighbours;

@@ -122,7 +122,7 @@ struct Header {
   return !address.is_multicast() && !address.is_loopback() && !address.is_v4() && !address.is_unspecified();
 }
 
-/// What transmits packets and knows the time: the stack of the first core, or a test.
+/// Transmits packets and knows the time. It is the stack of the first core, or a test.
 class Link {
  public:
   virtual ~Link() = default;

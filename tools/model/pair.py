@@ -194,7 +194,7 @@ class Result:
 
 
 class Paired(Protocol):
-    """What both machines of a run need to know of it."""
+    """The facts of a run that both machines need."""
 
     @property
     def model(self) -> str: ...

@@ -132,7 +132,7 @@ class Outcome:
 
 
 def outcomes(steps: Sequence[Step], console: Iterable[str], missing: str = "the client printed no result") -> dict[str, Outcome]:
-    """What the client printed, by the steps' names. A step without a line has failed, by `missing`."""
+    """The client's lines, by the steps' names. A step without a line has failed, by `missing`."""
     found: dict[str, Outcome] = {}
     for line in console:
         match = _LINE.search(line)

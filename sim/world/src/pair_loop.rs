@@ -247,7 +247,7 @@ impl PairLoop {
             });
             json!({"at_ns": at_ns, "impaired": ways})
         };
-        // What was impaired until each change, and until the end.
+        // Counts of impaired frames, until each change and until the end.
         let changes: Vec<Value> = self.pair.changes().iter().map(|(at_ns, both)| impaired(*at_ns, both)).collect();
         let end_ns = (0..SIDES).map(|side| self.pair.side(side).now_ns()).max().unwrap_or(0);
         let end = impaired(end_ns, &self.pair.impaired());

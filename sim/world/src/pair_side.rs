@@ -48,7 +48,7 @@ pub struct Side<M> {
     pub(crate) now_ns: u64,
     counts: FrameCounts,
     digest: Digest,
-    /// What this machine's last frame to the switch asked for.
+    /// The request in this machine's last frame to the switch.
     pub(crate) change: Option<NetworkChange>,
 }
 

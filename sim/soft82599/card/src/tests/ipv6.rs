@@ -109,7 +109,7 @@ fn the_descriptor_names_the_headers() {
     }
 }
 
-/// Whatever a peer writes in the length and type fields, the card neither fails nor calls a checksum right that covers missing bytes.
+/// With any values of the length and type fields, the card does not fail, and calls no checksum right that covers missing bytes.
 #[test]
 fn lengths_that_a_peer_made_up_are_not_believed() {
     let mut driver = Driver::up(1, 64);
