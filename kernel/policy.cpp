@@ -26,6 +26,9 @@ namespace {
 
 constinit std::atomic<std::uint32_t> accepted_changes{0};
 constinit std::atomic<Device*> device_in_use{nullptr};
+/// The network's settings, plus 1; 0: the default.
+constinit std::array<std::atomic<std::uint64_t>, network_settings> network_values{};
+constinit std::atomic<void (*)() noexcept> network_changed{nullptr};
 using Cores = std::bitset<machine::cores_max>;
 using Outcome = std::expected<Applied, Refusal>;
 
@@ -40,8 +43,23 @@ void store(std::atomic<T>& place, T value) {
   place.store(value, std::memory_order_relaxed);
 }
 
+/// The place of a setting of scope `machine`.
+std::atomic<std::uint64_t>& network_value(Setting setting) noexcept {
+  const auto place = static_cast<unsigned>(setting) - static_cast<unsigned>(Setting::tcp_congestion);
+  require(place < network_values.size(), "the network has no such setting", static_cast<unsigned>(setting));
+  return network_values[place];
+}
+
+bool is_networks(Setting setting) noexcept {
+  return static_cast<unsigned>(setting) - static_cast<unsigned>(Setting::tcp_congestion) < network_settings;
+}
+
 // --- Functions called on a core that applies a change ------------------------------------------------------------------------------------
 Value present_value(Setting setting, const PolicySlot& slot) noexcept {
+  if (is_networks(setting)) {
+    const std::uint64_t set = load(network_value(setting));
+    return set != 0 ? set - 1 : find_row(setting)->initial;
+  }
   switch (setting) {
     case Setting::idle:
       return static_cast<Value>(load(slot.idle));
@@ -63,6 +81,8 @@ Value present_value(Setting setting, const PolicySlot& slot) noexcept {
       return static_cast<Value>(load(slot.monitor_state));
     case Setting::adaptive_poll:
       return load(slot.adaptive_poll_us);
+    default:
+      break;
   }
   panic("a core has no such setting", static_cast<unsigned>(setting));
 }
@@ -112,6 +132,12 @@ void note_change(const Row& row, Value value, std::uint32_t number) noexcept {
 Result<Value> apply_here(const Row& row, Value value, std::uint32_t number, bool write_cpu) noexcept {
   PolicySlot& slot = core_state(this_core()).policy;
   const auto small_value = static_cast<std::uint32_t>(value);
+  if (is_networks(row.setting)) {
+    store(network_value(row.setting), value + 1);
+    if (const auto changed = load(network_changed); changed != nullptr) changed();
+    note_change(row, value, number);
+    return value;
+  }
   switch (row.setting) {
     case Setting::segmentation:
       store(slot.segmentation, static_cast<Segmentation>(value));
@@ -332,6 +358,7 @@ task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
   auto value = parse(row, text, machine::power_abilities());
   if (!value) co_return std::unexpected(std::move(value.error()));
   if (!is_kernels(row)) co_return co_await change_card(row, *value, core);
+  if (row.scope == Scope::machine && core != all_cores) co_return refuse(ErrorCode::invalid, row, "holds for the whole machine");
   Cores cores = cores_in_scope(row, core);
   std::optional<std::uint64_t> lost_frames;
   std::string also;
@@ -426,6 +453,9 @@ const std::atomic<Segmentation>& offer_segmentation(const char* why_not) noexcep
   store(slot.no_segmentation, why_not);
   return slot.segmentation;
 }
+
+void follow_network_settings(void (*changed)() noexcept) noexcept { store(network_changed, changed); }
+bool has_network() noexcept { return load(network_changed) != nullptr; }
 
 BootSettings BootSettings::from(Arguments& arguments, std::span<const Row> device_rows) {
   BootSettings boot_settings;

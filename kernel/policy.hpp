@@ -65,7 +65,7 @@ struct Applied {
 /// Checks `value` for every core in scope, then applies it. Ends when all of them have applied it. `core`: one core or `all_cores`. Scopes:
 /// - A setting of package scope that is set for one core applies to that core's package.
 /// - `all_cores` sets `itr` on the cores that have a queue, and `segmentation` on the cores whose network can segment.
-/// - A card's setting MUST be set for all cores; a setting of scope `named_core` MUST be set for one core.
+/// - A setting of the card or of the machine MUST be set for all cores; a setting of scope `named_core` MUST be set for one core.
 /// Changes are applied one after the other, in the order of generations. If a CPU refuses a value that it reported as supported, the cores
 /// that had changed are set back. Setting them back counts as another change.
 [[nodiscard]] task<std::expected<Applied, Refusal>> set(Setting setting, std::string value, unsigned core);
@@ -75,6 +75,13 @@ struct Applied {
 /// Called when a network comes up on this core. `why_not`: the reason why the card cannot segment, or null. Before this call the setting
 /// `segmentation` is refused. Returns this core's value; the reference shows later changes of the setting.
 [[nodiscard]] const std::atomic<Segmentation>& offer_segmentation(const char* why_not) noexcept;
+
+/// From now on, `changed` is called on each core after one of the network's settings (scope `machine`) has changed. It reads the value by
+/// `value_of`. Before the first change, and before this call, each has its default. One network at a time: a second call replaces the
+/// first.
+void follow_network_settings(void (*changed)() noexcept) noexcept;
+/// True after `follow_network_settings`.
+[[nodiscard]] bool has_network() noexcept;
 
 /// The command line's settings, for all cores. Values are checked when they are applied, because checking `itr` needs an open card.
 struct BootSettings {

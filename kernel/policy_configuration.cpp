@@ -34,6 +34,8 @@ bool is_supported(Setting setting, const Device* card) noexcept {
     case Setting::poll_budget:
     case Setting::adaptive_poll:
       break;
+    default:  // the network's
+      return has_network();
   }
   return true;
 }

@@ -152,7 +152,7 @@ std::string default_value(const Row& row) {
 
 std::string usage(const Row& row) {
   const std::string text = std::string(row.name) + ',' + std::string(row.value_name);
-  if (row.scope == Scope::card) return text;
+  if (row.scope == Scope::card || row.scope == Scope::machine) return text;
   return text + (row.scope == Scope::named_core ? ",CORE" : "[,CORE]");
 }
 

@@ -35,7 +35,17 @@ enum class Setting : std::uint8_t {
   segmentation = 21,
   monitor_state = 22,
   adaptive_poll = 23,
+  // The network's, of scope `machine`. `network_settings` has their number.
+  tcp_congestion = 32,
+  tcp_ecn = 33,
+  tcp_pacing = 34,
+  tcp_rto_min = 35,
+  tcp_keep_alive = 36,
+  tcp_zero_window = 37,
+  tcp_receive = 38,
+  tcp_send = 39,
 };
+constexpr unsigned network_settings = 8;
 
 /// The text form of a value, and the meaning of its number.
 enum class Kind : std::uint8_t {
@@ -51,7 +61,8 @@ enum class Scope : std::uint8_t {
   core,
   named_core,  ///< one core, which the caller MUST name; the command line has no word for such a setting
   package,
-  card,  ///< all queues of the network card; the caller MUST NOT name a core
+  card,     ///< all queues of the network card; the caller MUST NOT name a core
+  machine,  ///< all cores, each with the same value; the caller MUST NOT name a core
 };
 
 using Value = std::uint64_t;

@@ -266,7 +266,8 @@ TEST_F(PolicyTest, ACardsSettingsJoinTheKernelsWhileItIsInUse) {
     EXPECT_EQ(setting_by_name("epp"), Setting::epp);
     EXPECT_EQ(setting_by_name("depth").error().why,
               "no such setting; accepted: idle itr poll_budget pstate epp power_limit turbo adaptive_poll monitor_state " +
-                  std::string(segmentation_name));
+                  std::string(segmentation_name) +
+                  " tcp_congestion tcp_ecn tcp_pacing tcp_rto_min tcp_keep_alive tcp_zero_window tcp_receive tcp_send");
   });
 }
 

@@ -27,7 +27,7 @@ struct SegmentAddresses {
   friend bool operator==(const SegmentAddresses&, const SegmentAddresses&) = default;
 };
 
-/// A segment without options, with ACK, and with no other flag but PSH, in the frame in which it arrived. Numbers are in host byte order.
+/// A segment with no option but timestamps in their usual form, with ACK, and with no other flag but PSH, in the frame in which it arrived. Numbers are in host byte order.
 class ArrivedSegment {
  public:
   /// `header`: the TCP header, with all its bytes in one buffer.
@@ -35,7 +35,7 @@ class ArrivedSegment {
   [[nodiscard]] std::uint32_t sequence() const noexcept { return read<std::uint32_t>(4); }
   [[nodiscard]] std::uint32_t acknowledgement() const noexcept { return read<std::uint32_t>(8); }
   [[nodiscard]] std::uint16_t window() const noexcept { return read<std::uint16_t>(14); }  ///< not scaled
-  [[nodiscard]] const std::byte* payload() const noexcept { return header_ + SegmentHeaders::tcp_header_bytes; }
+  [[nodiscard]] const std::byte* options() const noexcept { return header_ + SegmentHeaders::tcp_header_bytes; }
 
  private:
   template <typename T>

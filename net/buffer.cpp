@@ -131,6 +131,18 @@ void Buffer::append_behind(Buffer& tail) noexcept {
   tail.pieces_ = 0;
 }
 
+void Buffer::move_pieces(std::uint32_t bytes, Buffer& to) noexcept {
+  while (bytes > 0) {
+    require(first_ != nullptr && first_->bytes <= bytes, "whole pieces are moved", bytes);
+    Piece& piece = *std::exchange(first_, first_->next);
+    if (first_ == nullptr) last_ = nullptr;
+    bytes -= piece.bytes;
+    bytes_ -= piece.bytes;
+    --pieces_;
+    to.append_piece(piece);
+  }
+}
+
 void Buffer::drop_part(std::size_t bytes) noexcept {
   require(bytes <= bytes_, "no more bytes are dropped than a buffer holds", bytes);
   bytes_ -= static_cast<std::uint32_t>(bytes);
@@ -146,6 +158,25 @@ void Buffer::drop_part(std::size_t bytes) noexcept {
     first_->data += bytes;
     first_->bytes -= static_cast<std::uint32_t>(bytes);
   }
+}
+
+void Buffer::drop_back(std::size_t bytes) noexcept {
+  require(bytes <= bytes_, "no more bytes are dropped than a buffer holds", bytes);
+  if (bytes == 0) return;
+  if (bytes == bytes_) return clear();
+  bytes_ -= static_cast<std::uint32_t>(bytes);
+  Piece* last = first_;
+  std::uint32_t kept_bytes = last->bytes, kept_pieces = 1;
+  while (kept_bytes < bytes_) {
+    last = last->next;
+    kept_bytes += last->bytes;
+    ++kept_pieces;
+  }
+  last->bytes -= kept_bytes - bytes_;
+  Piece* piece = std::exchange(last->next, nullptr);
+  last_ = last;
+  pieces_ = kept_pieces;
+  while (piece != nullptr) release_piece(std::exchange(piece, piece->next));
 }
 
 std::size_t Buffer::peek(std::span<std::byte> out) const noexcept {

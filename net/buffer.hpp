@@ -95,6 +95,8 @@ class Buffer {
       append_behind(tail);
     }
   }
+  /// Moves pieces from the front to the end of `to`. Their bytes MUST be `bytes` together.
+  void move_pieces(std::uint32_t bytes, Buffer& to) noexcept;
   /// Drops the first `bytes` bytes and releases the pieces that are used up. The buffer MUST hold at least that many bytes.
   void drop_front(std::size_t bytes) noexcept {
     if (bytes_ == bytes) {  // nearly always the case
@@ -103,6 +105,9 @@ class Buffer {
       drop_part(bytes);
     }
   }
+  /// Drops the last `bytes` bytes and releases the pieces behind the new end. The buffer MUST hold at least that many bytes. Steps through
+  /// the pieces that stay.
+  void drop_back(std::size_t bytes) noexcept;
   /// Copies up to `out.size()` bytes from the front without dropping them; returns their number.
   std::size_t peek(std::span<std::byte> out) const noexcept;
   /// Removes and returns the chain. The caller MUST release each piece by `release_piece`.

@@ -50,6 +50,26 @@ TEST(Buffer, PiecesAreReleasedOnceInOrderAsTheyAreUsedUp) {
   Buffer::trim_free_list();
 }
 
+TEST(Buffer, BytesAreDroppedAtTheEndWithTheirPieces) {
+  for (std::size_t dropped = 0; dropped <= 9; ++dropped) {
+    std::vector<int> released;
+    Owner one{&released, 1}, two{&released, 2}, three{&released, 3};
+    Buffer buffer = Buffer::reference(bytes_of("abc"), &Owner::release, &one);
+    buffer.append(Buffer::reference(bytes_of("defg"), &Owner::release, &two));
+    buffer.append(Buffer::reference(bytes_of("hi"), &Owner::release, &three));
+    buffer.drop_back(dropped);
+    EXPECT_EQ(text_of(buffer), std::string_view("abcdefghi").substr(0, 9 - dropped));
+    EXPECT_EQ(buffer.pieces(), 3 - released.size());
+    EXPECT_EQ(released, dropped == 9   ? (std::vector{1, 2, 3})
+                        : dropped >= 6 ? (std::vector{2, 3})
+                        : dropped >= 2 ? (std::vector{3})
+                                       : std::vector<int>{});
+    buffer.append(Buffer::copy(bytes_of("xy")));
+    EXPECT_EQ(text_of(buffer), std::string(std::string_view("abcdefghi").substr(0, 9 - dropped)) + "xy");
+  }
+  Buffer::trim_free_list();
+}
+
 TEST(Buffer, CopyIsItsOwnAndPartialPeekCrossesPieces) {
   std::string text = "hello";
   Buffer buffer = Buffer::copy(bytes_of(text));

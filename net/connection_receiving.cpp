@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// The short way of received segments through TCP.
+// The short path of received segments.
 //
-// Nearly every segment of an open connection carries the next bytes, or acknowledges sent bytes, or both. lwIP's general code handles such
-// a segment in some 900 instructions. Here a few comparisons recognise it ("header prediction", Jacobson 1988), and the same changes are
-// made to lwIP's state of the connection (tcp_pcb) directly. Any other segment is left to lwIP untouched, so lwIP remains the only
-// implementation of reordering, loss, windows that close, and the end of a connection. The comments name the function of lwIP whose effects
-// a part has. connection_sending.cpp is the counterpart for sent bytes. All functions for a segment are in this file, so that the compiler
-// can inline them into one.
+// Nearly every segment of an open connection carries the next bytes, or acknowledges sent bytes, or both. A few comparisons recognise such
+// a segment ("header prediction", Jacobson 1988). Its only option is timestamps, or it has none. Any other segment goes to `input`
+// (connection_input.cpp) untouched, whose rules these functions follow. connection_sending.cpp is the counterpart for sent bytes. All
+// functions for a segment are in this file, so that the compiler can inline them into one.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -14,167 +12,20 @@
 
 #include "kernel/events.hpp"
 #include "kernel/panic.hpp"
-#include "lwip/priv/tcp_priv.h"
-#include "lwip/prot/ip4.h"
-#include "lwip/stats.h"
-#include "lwip/tcp.h"
 #include "net/arrived_segment.hpp"
-#include "net/connection_state.hpp"
+#include "net/connection_frames.hpp"
 #include "net/headers_to_follow.hpp"
-#include "net/outgoing_segment.hpp"
 #include "net/received_piece.hpp"
-#include "net/stack.hpp"
 
 namespace neap::net {
 
-// Timestamps would be an option of every segment.
-static_assert(LWIP_TCP_TIMESTAMPS == 0, "headers have no options");
-
-namespace {
-
-void release_on_own_core(RemoteNode* node) noexcept;
-
-/// Releases a piece that the handler has kept, or that another core releases.
-void release_delivered(void* owner) noexcept {
-  auto& piece = *static_cast<ReceivedPiece*>(owner);
-  ConnectionState& connection = *piece.connection;
-  if (this_core() != connection.core()) [[unlikely]] {
-    hand_over(connection.core(), *new (static_cast<RemoteNode*>(&piece)) RemoteNode{.run = &release_on_own_core});
-    return;
-  }
-  connection.delivered_released(piece);
+/// An ordinary connection is open in both directions, nothing waits out of order, and neither its end nor another rare case is due.
+void ConnectionState::update_ordinary() noexcept {
+  ordinary_ = state_ == TcpState::established && !end_wanted_ && !abort_wanted_ && !connecting_ && handler_ != nullptr && !control_ &&
+              !ecn_ && !nagle_ && out_of_order_.empty();
 }
-
-void release_on_own_core(RemoteNode* node) noexcept { release_delivered(static_cast<ReceivedPiece*>(node)); }
-
-/// Adds to a window, which stops at its type's maximum (lwIP's TCP_WND_INC).
-void increase(tcpwnd_size_t& window, tcpwnd_size_t by) noexcept {
-  const auto sum = static_cast<tcpwnd_size_t>(window + by);
-  window = sum >= window ? sum : static_cast<tcpwnd_size_t>(-1);
-}
-
-/// tcp_receive(): takes the window that the segment announces, unless a segment with a later number has announced one, which may have
-/// overtaken this segment. `acknowledgement` is not below that of an earlier update.
-[[gnu::always_inline]] inline void update_send_window(tcp_pcb& pcb, std::uint32_t sequence, std::uint32_t acknowledgement,
-                                                      std::uint16_t unscaled_window) noexcept {
-  const auto window = static_cast<tcpwnd_size_t>(SND_WND_SCALE(&pcb, unscaled_window));
-  const bool newer = pcb.snd_wl1 == sequence ? pcb.snd_wl2 != acknowledgement : TCP_SEQ_LT(pcb.snd_wl1, sequence);
-  if (newer || (pcb.snd_wl2 == acknowledgement && window > pcb.snd_wnd)) [[likely]] {
-    pcb.snd_wnd = window;
-    if (pcb.snd_wnd_max < window) pcb.snd_wnd_max = window;
-    pcb.snd_wl1 = sequence;
-    pcb.snd_wl2 = acknowledgement;
-  }
-}
-
-/// tcp_free_acked_segments(): releases the segments at the front of `list` that `acknowledgement` covers. Returns the rest of the list, and
-/// adds the released bytes to `bytes`.
-[[gnu::always_inline]] inline tcp_seg* release_acknowledged(tcp_pcb& pcb, tcp_seg* list, std::uint32_t acknowledgement,
-                                                            std::uint32_t& bytes) noexcept {
-  while (list != nullptr && TCP_SEQ_LEQ(lwip_ntohl(list->tcphdr->seqno) + TCP_TCPLEN(list), acknowledgement)) {
-    tcp_seg& segment = *list;
-    list = segment.next;
-    const std::uint16_t buffers = segment.p->next == nullptr ? std::uint16_t{1} : pbuf_clen(segment.p);
-    require(pcb.snd_queuelen >= buffers, "a connection's queue counts all buffers of its segments", pcb.snd_queuelen);
-    pcb.snd_queuelen = static_cast<u16_t>(pcb.snd_queuelen - buffers);
-    bytes += std::uint32_t{segment.len} + segment.acked;
-    OutgoingSegment::release(segment);
-  }
-  return list;
-}
-
-/// tcp_update_rcv_ann_wnd(): moves the window's right edge only by steps that are worth an announcement.
-[[gnu::always_inline]] inline void update_announced_window(tcp_pcb& pcb) noexcept {
-  const std::uint32_t right_edge = pcb.rcv_nxt + pcb.rcv_wnd;
-  if (TCP_SEQ_GEQ(right_edge, pcb.rcv_ann_right_edge + std::min<std::uint32_t>(TCP_WND / 2, pcb.mss))) {
-    pcb.rcv_ann_wnd = pcb.rcv_wnd;
-  } else {
-    pcb.rcv_ann_wnd = TCP_SEQ_GT(pcb.rcv_nxt, pcb.rcv_ann_right_edge) ? 0 : pcb.rcv_ann_right_edge - pcb.rcv_nxt;
-  }
-}
-
-// The functions that are not inlined are rare, and would take registers from the frequent case.
-
-/// tcp_receive(): measures the round trip, if the measured segment is acknowledged (Jacobson 1988).
-[[gnu::noinline]] void measure_round_trip(tcp_pcb& pcb, std::uint32_t acknowledgement) noexcept {
-  if (!TCP_SEQ_LT(pcb.rtseq, acknowledgement)) return;
-  auto m = static_cast<s16_t>(tcp_ticks - pcb.rttest);
-  m = static_cast<s16_t>(m - (pcb.sa >> 3));
-  pcb.sa = static_cast<s16_t>(pcb.sa + m);
-  if (m < 0) m = static_cast<s16_t>(-m);
-  m = static_cast<s16_t>(m - (pcb.sv >> 2));
-  pcb.sv = static_cast<s16_t>(pcb.sv + m);
-  pcb.rto = static_cast<s16_t>((pcb.sa >> 3) + pcb.sv);
-  pcb.rttest = 0;
-}
-
-[[gnu::noinline]] void release_list(tcp_seg* segment) noexcept {
-  while (segment != nullptr) OutgoingSegment::release(*std::exchange(segment, segment->next));
-}
-
-/// The part of `take_acknowledgement` for an acknowledgement that leaves bytes in flight.
-[[gnu::noinline]] std::uint32_t release_part(tcp_pcb& pcb, std::uint32_t acknowledgement) noexcept {
-  std::uint32_t released = 0;
-  pcb.unacked = release_acknowledged(pcb, pcb.unacked, acknowledgement, released);
-  if (pcb.unsent != nullptr) pcb.unsent = release_acknowledged(pcb, pcb.unsent, acknowledgement, released);
-  if (pcb.unsent == nullptr) pcb.unsent_oversize = 0;
-  pcb.rtime = pcb.unacked == nullptr ? s16_t{-1} : s16_t{0};
-  pcb.snd_buf += released;
-  return released;
-}
-
-/// tcp_receive(): an acknowledgement of `bytes` new bytes, which arrived in so many segments. Returns the bytes of the segments that it
-/// completes. The poll timer is left alone: it counts only for connections that this side has closed, which lwIP handles.
-[[gnu::always_inline]] inline std::uint32_t take_acknowledgement(tcp_pcb& pcb, std::uint32_t acknowledgement, std::uint32_t bytes,
-                                                                 unsigned acknowledgements) noexcept {
-  if (pcb.nrtx != 0) [[unlikely]] {  // only retransmissions change the time-out
-    pcb.nrtx = 0;
-    pcb.rto = static_cast<s16_t>((pcb.sa >> 3) + pcb.sv);
-  }
-  pcb.dupacks = 0;
-  pcb.lastack = acknowledgement;
-  if (pcb.cwnd < pcb.ssthresh) {  // slow start, RFC 3465
-    increase(pcb.cwnd, std::min<tcpwnd_size_t>(bytes, tcpwnd_size_t{2} * pcb.mss * acknowledgements));
-  } else {
-    increase(pcb.bytes_acked, bytes);
-    if (pcb.bytes_acked >= pcb.cwnd) {
-      pcb.bytes_acked -= pcb.cwnd;
-      increase(pcb.cwnd, pcb.mss);
-    }
-  }
-  if (pcb.rttest != 0) [[unlikely]]
-    measure_round_trip(pcb, acknowledgement);
-  if (acknowledgement == pcb.snd_lbb && pcb.unsent == nullptr) [[likely]] {  // nothing is left
-    if (tcp_seg* const segments = std::exchange(pcb.unacked, nullptr); segments != nullptr) [[likely]] {
-      if (!OutgoingSegment::release_alone(*segments)) release_list(segments);
-    }
-    const std::uint32_t released = TCP_SND_BUF - pcb.snd_buf;
-    require(released <= TCP_SND_BUF, "a send buffer has its size when it is empty", pcb.snd_buf);
-    pcb.snd_buf = TCP_SND_BUF;
-    pcb.snd_queuelen = 0;
-    pcb.unsent_oversize = 0;
-    pcb.rtime = -1;
-    return released;
-  }
-  return release_part(pcb, acknowledgement);
-}
-
-}  // namespace
 
 // --- The segment of a connection ---------------------------------------------------------------------------------------------------------
-/// Returns true if lwIP has no work pending for the connection that a segment may affect, and the handler wants what arrives.
-[[gnu::always_inline]] inline bool ConnectionState::is_ordinary() noexcept {
-  if (ordinary_at_ == stack_.lwip_uses()) [[likely]]
-    return true;
-  constexpr tcpflags_t unusual_flags = TF_INFR | TF_CLOSEPEND | TF_RXCLOSED | TF_FIN | TF_RTO;
-  const tcp_pcb& pcb = *pcb_;
-  if (pcb.state != ESTABLISHED || (pcb.flags & unusual_flags) != 0 || pcb.ooseq != nullptr || pcb.persist_backoff != 0 ||
-      LWIP_TCP_SACK_VALID(&pcb, 0) || end_wanted_ || abort_wanted_ || handler_ == nullptr || control_ || pcb.mss > pcb.snd_wnd_max / 2)
-    return false;
-  ordinary_at_ = stack_.lwip_uses();
-  return true;
-}
-
 namespace {
 
 template <typename T>
@@ -185,35 +36,45 @@ template <typename T>
 }
 
 using Headers = SegmentHeaders;
-constexpr std::size_t ip = Headers::ethernet_bytes, tcp = ip + Headers::ip_header_bytes;
+constexpr std::size_t ip = Headers::ethernet_bytes, tcp_at = ip + Headers::ip_header_bytes;
+constexpr std::uint32_t without_options = 5U << 4;
+constexpr std::uint32_t with_timestamps = 8U << 4;
 
 /// True if the card found the frame's checksums right, and its headers are those of a segment as `ArrivedSegment` describes it. The fields
-/// that must have one value each are compared several at a time. A frame that differs in any way passes lwIP's checks instead.
+/// that must have one value each are compared several at a time. A frame that differs in any way passes all checks instead.
 [[gnu::always_inline]] inline bool has_ordinary_headers(const ReceiveBuffer& frame, ReceiveInfo info) noexcept {
   if (frame.bytes < Headers::bytes || !info.checksums_good()) return false;
   const std::byte* const at = frame.data;
   // EtherType IPv4, version 4, a header without options; the type of service may have any value.
   constexpr std::uint32_t type_mask = 0x00FF'FFFF, type = 0x0045'0008;
   // No fragment and no reserved bit (don't-fragment may be set), any time to live, TCP.
-  constexpr std::uint32_t protocol_mask = 0xFF00'FFBF, protocol = std::uint32_t{IP_PROTO_TCP} << 24;
-  // A header without options, ACK, perhaps PSH.
-  constexpr unsigned flags_mask = 0xFFFF & ~(unsigned{TCP_PSH} << 8), flags = 0x50 | unsigned{TCP_ACK} << 8;
+  constexpr std::uint32_t protocol_mask = 0xFF00'FFBF, protocol = 6U << 24;
+  // ACK, perhaps PSH.
+  constexpr unsigned flags_mask = 0xFF & ~flag::psh;
+  const auto length = std::to_integer<std::uint32_t>(at[tcp_at + 12]);
   return (at[0] & std::byte{1}) == std::byte{0} && (read_raw<std::uint32_t>(at + ip - 2) & type_mask) == type &&
          (read_raw<std::uint32_t>(at + ip + 6) & protocol_mask) == protocol &&
-         (read_raw<std::uint16_t>(at + tcp + 12) & flags_mask) == flags;
+         (std::to_integer<unsigned>(at[tcp_at + 13]) & flags_mask) == flag::ack && (length == with_timestamps || length == without_options);
+}
+
+/// The bytes of a frame's options; the frame MUST have ordinary headers.
+[[gnu::always_inline]] inline std::uint32_t options_bytes_of(const std::byte* frame) noexcept {
+  return (std::to_integer<std::uint32_t>(frame[tcp_at + 12]) >> 4) * 4 - Headers::tcp_header_bytes;
 }
 
 SegmentAddresses addresses_of(const std::byte* frame) noexcept {
-  return {.addresses = read_raw<std::uint64_t>(frame + ip + 12), .ports = read_raw<std::uint32_t>(frame + tcp)};
+  return {.addresses = read_raw<std::uint64_t>(frame + ip + 12), .ports = read_raw<std::uint32_t>(frame + tcp_at)};
 }
 
 /// Returns the payload's length of a frame of `frame_bytes` with ordinary headers; `no_payload_length` if the packet exceeds the frame.
 /// Ethernet pads short packets.
 constexpr std::uint32_t no_payload_length = ~0U;
-[[gnu::always_inline]] inline std::uint32_t payload_bytes_of(const std::byte* frame, std::size_t frame_bytes) noexcept {
-  const std::size_t ip_bytes = lwip_ntohs(read_raw<std::uint16_t>(frame + ip + 2));
-  if (ip_bytes < Headers::bytes - ip || ip_bytes > frame_bytes - ip) return no_payload_length;
-  return static_cast<std::uint32_t>(ip_bytes - (Headers::bytes - ip));
+[[gnu::always_inline]] inline std::uint32_t payload_bytes_of(const ReceiveBuffer& frame, std::size_t frame_bytes,
+                                                             std::uint32_t options_bytes) noexcept {
+  const std::size_t ip_bytes = std::byteswap(read_raw<std::uint16_t>(frame.data + ip + 2));
+  const std::size_t headers_bytes = Headers::bytes + options_bytes;
+  if (ip_bytes < headers_bytes - ip || ip_bytes > frame_bytes - ip || frame.bytes < headers_bytes) return no_payload_length;
+  return static_cast<std::uint32_t>(ip_bytes - (headers_bytes - ip));
 }
 
 /// The number of a frame's buffers, and of their bytes.
@@ -236,20 +97,21 @@ struct Extent {
 }
 
 /// True if `next` makes the acknowledgement in `frame`, which carries no payload, superfluous: it is a segment of the same connection with
-/// the same sequence number and a greater acknowledgement number.
+/// the same sequence number and options, and a greater acknowledgement number.
 bool supersedes(const ReceivedFrame& next, const std::byte* frame) noexcept {
   if (!has_ordinary_headers(*next.frame, next.info) || !(addresses_of(next.frame->data) == addresses_of(frame))) return false;
-  const ArrivedSegment one(frame + tcp), other(next.frame->data + tcp);
-  return other.sequence() == one.sequence() && TCP_SEQ_GT(other.acknowledgement(), one.acknowledgement());
+  const ArrivedSegment one(frame + tcp_at), other(next.frame->data + tcp_at);
+  return frame[tcp_at + 12] == next.frame->data[tcp_at + 12] && other.sequence() == one.sequence() &&
+         tcp::after(other.acknowledgement(), one.acknowledgement());
 }
 
-/// The RemoteNode is made when it is needed.
 [[gnu::always_inline]] inline ReceivedPiece& make_delivered(ReceiveBuffer& buffer, ConnectionState& connection, const std::byte* data,
                                                             std::uint32_t bytes, unsigned core) noexcept {
   ReceivedPiece& piece = ReceivedPiece::in(buffer);
   piece.connection = &connection;
-  piece.pbuf.len = static_cast<u16_t>(bytes);
-  piece.piece = {.data = data, .bytes = bytes, .lent_on = static_cast<std::uint16_t>(core), .release = &release_delivered, .owner = &piece};
+  piece.bytes = bytes;
+  piece.piece = {
+      .data = data, .bytes = bytes, .lent_on = static_cast<std::uint16_t>(core), .release = &ReceivedPiece::release, .owner = &piece};
   return piece;
 }
 
@@ -304,49 +166,93 @@ class JoinedPayload {
 
 }  // namespace
 
-// The first condition is RFC 9293, 3.10.7.4 and RFC 5961, 5, for a segment that starts at RCV.NXT and fits the window: lwIP's checks
-// (lwip-patches/0013) accept such a segment with the same numbers. A segment that brings nothing new may be a duplicate acknowledgement or
-// a probe, and is left to lwIP.
-[[gnu::always_inline]] inline unsigned ConnectionState::take_segment(ArrivedSegment segment, std::uint32_t bytes, unsigned buffers,
+// The first condition is RFC 9293, 3.10.7.4 and RFC 5961, 5, for a segment that starts at RCV.NXT and fits the window: `input` accepts such
+// a segment with the same numbers. A segment that brings nothing new may be a duplicate acknowledgement or a probe, and is left to `input`.
+[[gnu::always_inline]] inline unsigned ConnectionState::take_segment(ArrivedSegment segment, std::uint32_t options_bytes,
+                                                                     std::uint32_t bytes, unsigned buffers,
                                                                      std::span<const ReceivedFrame> received) noexcept {
-  if (!is_ordinary()) [[unlikely]]
+  if (!ordinary_) [[unlikely]]
     return 0;
-  tcp_pcb& pcb = *pcb_;
   const std::uint32_t sequence = segment.sequence(), acknowledgement = segment.acknowledgement();
-  const std::uint32_t newly_acknowledged = acknowledgement - pcb.lastack;
-  if (sequence != pcb.rcv_nxt || bytes > pcb.rcv_wnd || newly_acknowledged > pcb.snd_nxt - pcb.lastack || (bytes | newly_acknowledged) == 0)
+  const std::uint32_t newly_acknowledged = acknowledgement - send_.una;
+  if (sequence != receive_.next() || !receive_.fits(bytes) || newly_acknowledged > send_.nxt - send_.una ||
+      (bytes | newly_acknowledged) == 0)
     return 0;
+  std::uint32_t echo = 0;
+  if (timestamps_) {
+    tcp::Timestamps timestamps;
+    if (options_bytes == 0 || !tcp::read_timestamps(segment.options(), timestamps) ||
+        tcp::timestamp_is_old(timestamps.value, timestamp_recent_))
+      return 0;
+    echo = timestamps.echo;
+    if (tcp::at_or_before(sequence, acknowledged_to_)) timestamp_recent_ = timestamps.value;
+  } else if (options_bytes != 0) {
+    return 0;
+  }
   if (stack_.may_be_short(buffers) && bytes != 0 && (stack_.memory_short() || stack_.card_buffers_short(held_bytes_ > 0, buffers)))
       [[unlikely]]
     return 0;
   ReceiveBuffer& buffer = *received.front().frame;
+  const std::uint64_t now_us = stack_.now_us();
 
-  pcb.tmr = tcp_ticks;
-  pcb.keep_cnt_sent = 0;
-  pcb.persist_probe = 0;
-  update_send_window(pcb, sequence, acknowledgement, segment.window());
+  received_at_ = static_cast<std::uint32_t>(now_us >> 10);
   stack_.mark_dirty_at_receipt(*this);
-  if (newly_acknowledged != 0) {
-    const std::uint32_t sent = take_acknowledgement(pcb, acknowledgement, newly_acknowledged, 1 + stack_.take_merged());
-    if (sent != 0) acknowledged();
+  const std::uint32_t window = std::uint32_t{segment.window()} << send_shift_;
+  if (newly_acknowledged != 0 && send_.plain(acknowledgement)) [[likely]] {
+    OutgoingSegment& acked = OutgoingSegment::of(*send_.ack_all(now_us));
+    send_.update_window(sequence, acknowledgement, window);
+    acknowledged_ = true;
+    if (acked.next == nullptr) [[likely]] {
+      sent_memory_ = 0;
+      OutgoingSegment::release(acked);
+    } else {
+      release_acknowledged(&acked);
+    }
+  } else if (newly_acknowledged != 0 || send_.flow != nullptr || send_.timer() == tcp::SendState::Timer::window_probe) {
+    take_plain_ack(sequence, acknowledgement, window, bytes, echo);
+  } else {
+    send_.update_window(sequence, acknowledgement, window);
   }
   if (bytes == 0) {
     Stack::release_chain(&buffer);
     return 1;
   }
-  // tcp_ack(): every second segment is acknowledged at once, unless a reply carries the acknowledgement. The peer's segments have at most
-  // TCP_MSS bytes, so a longer one is a frame that the card has made of several segments.
-  const bool now = (pcb.flags & TF_ACK_DELAY) != 0 || bytes > TCP_MSS;
-  pcb.flags = static_cast<tcpflags_t>(now ? (pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW : pcb.flags | TF_ACK_DELAY);
   unsigned taken = 1;
   if (buffer.next == nullptr && (received.size() == 1 || !may_follow(received[1], received[0]))) [[likely]] {
-    pcb.rcv_nxt += bytes;
-    deliver(segment.payload(), bytes, buffer);
+    receive_.advance(bytes);
+    acknowledgements_.received(bytes);
+    deliver(segment.options() + options_bytes, bytes, buffer);
   } else {
-    taken = deliver_joined(segment, bytes, buffers, received);
+    taken = deliver_joined(segment, options_bytes, bytes, buffers, received);
   }
-  update_announced_window(pcb);
+  if (receive_.tuning_due(held_bytes_)) [[unlikely]]
+    tune(echo);
   return taken;
+}
+
+/// An acknowledgement that leaves bytes in flight, or of a connection with a Flow.
+[[gnu::noinline]] void ConnectionState::take_plain_ack(std::uint32_t sequence, std::uint32_t acknowledgement, std::uint32_t window,
+                                                       std::uint32_t bytes, std::uint32_t echo) noexcept {
+  const tcp::SendState::Acknowledged done = send_.on_ack({.now_us = stack_.now_us(),
+                                                          .number = acknowledgement,
+                                                          .sequence = sequence,
+                                                          .window = window,
+                                                          .segment_length = bytes,
+                                                          .sack = {},
+                                                          .echoed_ms = echo - timestamp_offset_,
+                                                          .has_echo = timestamps_,
+                                                          .more_queued = waiting_bytes() != 0},
+                                                         &OutgoingSegment::split);
+  if (done.segments != nullptr) release_acknowledged(done.segments);
+  if (done.numbers != 0) acknowledged_ = true;
+}
+
+/// The receive window may grow.
+[[gnu::noinline]] void ConnectionState::tune(std::uint32_t echo) noexcept {
+  const std::uint32_t round_trip_us =
+      timestamps_ && echo != 0 ? (stack_.now_ms() + timestamp_offset_ - echo) * 1000 : send_.round_trip.smoothed_us();
+  static_cast<void>(receive_.tune(held_bytes_, static_cast<std::uint32_t>(stack_.now_us()), round_trip_us, tcp::settings.receive_bytes_max,
+                                  !stack_.memory_short()));
 }
 
 // Nearly every handler releases the bytes before it returns. Then the bytes neither close the window nor count as held, and no request of
@@ -364,39 +270,35 @@ class JoinedPayload {
 // Frames behind the first one that carry the next bytes, and nothing else that is new, are delivered with it. So the handler is called once
 // for most of an event's bytes, and the work for a segment is done once for all of them. The effects are those of one segment after the
 // other: equal acknowledgements change nothing, and of equal windows the last one holds.
-unsigned ConnectionState::deliver_joined(ArrivedSegment segment, std::uint32_t bytes, unsigned buffers,
+unsigned ConnectionState::deliver_joined(ArrivedSegment segment, std::uint32_t options_bytes, std::uint32_t bytes, unsigned buffers,
                                          std::span<const ReceivedFrame> received) noexcept {
-  tcp_pcb& pcb = *pcb_;
   ReceiveBuffer& first = *received.front().frame;
-  const HeadersToFollow headers(first.data);
+  const HeadersToFollow headers(first.data, options_bytes);
   JoinedPayload payload(*this, first);
-  payload.append(first, segment.payload(), bytes);
-  const std::uint32_t begin = segment.sequence(), room = pcb.rcv_wnd;
+  payload.append(first, segment.options() + options_bytes, bytes);
+  const std::uint32_t begin = segment.sequence(), room = receive_.window();
   const unsigned buffers_max = stack_.spare_buffers();
   std::uint32_t sequence = begin;
-  bool delayed = (pcb.flags & TF_ACK_DELAY) != 0;
+  acknowledgements_.received(bytes);
   unsigned taken = 1;
   for (; taken != received.size(); ++taken) {
     const ReceiveInfo info = received[taken].info;
     ReceiveBuffer& frame = *received[taken].frame;
-    if (!may_follow(received[taken], received.front()) || !info.checksums_good() || frame.bytes < Headers::bytes ||
+    if (!may_follow(received[taken], received.front()) || !info.checksums_good() || frame.bytes < Headers::bytes + options_bytes ||
         !headers.match(frame.data))
       break;
-    const ArrivedSegment other(frame.data + tcp);
+    const ArrivedSegment other(frame.data + tcp_at);
     const Extent extent = extent_of(frame);
-    const std::uint32_t more = payload_bytes_of(frame.data, extent.bytes);
+    const std::uint32_t more = payload_bytes_of(frame, extent.bytes, options_bytes);
     buffers += extent.buffers;
     if (other.sequence() != begin + payload.bytes() || more - 1 >= room - payload.bytes() || buffers > buffers_max) break;
     stack_.counters().bytes_received.add(extent.bytes);
     sequence = other.sequence();
-    delayed = !delayed && more <= TCP_MSS;
-    payload.append(frame, other.payload(), more);
+    acknowledgements_.received(more);
+    payload.append(frame, other.options() + options_bytes, more);
   }
-  pcb.rcv_nxt += payload.bytes();
-  if (taken != 1) {
-    update_send_window(pcb, sequence, segment.acknowledgement(), segment.window());
-    pcb.flags = static_cast<tcpflags_t>((pcb.flags & ~unsigned{TF_ACK_DELAY}) | TF_ACK_NOW | (delayed ? TF_ACK_DELAY : 0U));
-  }
+  receive_.advance(payload.bytes());
+  if (taken != 1) send_.update_window(sequence, segment.acknowledgement(), std::uint32_t{segment.window()} << send_shift_);
   call_handler([&](ConnectionHandler& handler) { handler.received(payload.buffer()); });
   for (ReceiveBuffer* buffer = &first; buffer != nullptr;) {
     ReceiveBuffer& done = *buffer;
@@ -416,50 +318,28 @@ void ConnectionState::retain(ReceivedPiece& piece) noexcept {
   ReceiveBuffer& buffer = piece.buffer();
   stack_.hold_buffer(buffer);
   received_memory_ += static_cast<std::uint32_t>(Stack::memory_of(buffer));
-  held_bytes_ += piece.pbuf.len;
+  held_bytes_ += piece.bytes;
   ++references_;
-  pcb_->rcv_wnd -= piece.pbuf.len;
-}
-
-void ConnectionState::delivered_released(ReceivedPiece& piece) noexcept {
-  ReceiveBuffer& buffer = piece.buffer();
-  const std::uint32_t bytes = piece.pbuf.len;
-  const std::size_t memory_bytes = Stack::memory_of(buffer);
-  stack_.received_buffer_freed(&buffer);
-  piece_released(bytes, memory_bytes);
 }
 
 // --- The frames of an event --------------------------------------------------------------------------------------------------------------
-[[gnu::always_inline]] inline ConnectionState* Stack::find(const SegmentAddresses& addresses) noexcept {
-  ConnectionState*& cached = found_[addresses.hash(found_bits)];
-  if (cached != nullptr && cached->sent_addresses() == addresses.reversed()) [[likely]]
-    return cached;
-  const ip_addr_t from{.addr = static_cast<std::uint32_t>(addresses.addresses)},
-      to{.addr = static_cast<std::uint32_t>(addresses.addresses >> 32)};
-  const tcp_pcb* const pcb = tcp_pcb_find(&to, lwip_ntohs(static_cast<std::uint16_t>(addresses.ports >> 16)), &from,
-                                          lwip_ntohs(static_cast<std::uint16_t>(addresses.ports)));
-  if (pcb == nullptr || pcb->state != ESTABLISHED || ConnectionState::of(*pcb) == nullptr) return nullptr;
-  cached = ConnectionState::of(*pcb);
-  return cached;
-}
-
 [[gnu::always_inline]] inline unsigned Stack::take_in_segments(std::span<const ReceivedFrame> received) noexcept {
   ReceiveBuffer& frame = *received.front().frame;
   const Extent extent = extent_of(frame);
   counters_.bytes_received.add(extent.bytes);
   if (!short_path_ || !has_ordinary_headers(frame, received.front().info)) return 0;
   const std::byte* const at = frame.data;
-  const std::uint32_t bytes = payload_bytes_of(at, extent.bytes);
+  const std::uint32_t options_bytes = options_bytes_of(at);
+  const std::uint32_t bytes = payload_bytes_of(frame, extent.bytes, options_bytes);
   if (bytes == no_payload_length) return 0;
-  if (bytes == 0 && received.size() != 1 && may_follow(received[1], received[0]) && supersedes(received[1], at)) {
-    ++merged_acknowledgements_;
+  ConnectionState* const connection = table_.find(addresses_of(at));
+  if (connection == nullptr) return 0;
+  if (bytes == 0 && received.size() != 1 && may_follow(received[1], received[0]) && connection->sender().is_open() &&
+      supersedes(received[1], at)) {
     release_chain(&frame);
     return 1;
   }
-  ConnectionState* const connection = find(addresses_of(at));
-  if (connection == nullptr) return 0;
-  wake_clock(true);
-  return connection->take_segment(ArrivedSegment(at + tcp), bytes, extent.buffers, received);
+  return connection->take_segment(ArrivedSegment(at + tcp_at), options_bytes, bytes, extent.buffers, received);
 }
 
 void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
@@ -468,10 +348,9 @@ void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
   counters_.frames_received.add(frames.size());
   while (!frames.empty()) {
     unsigned taken = take_in_segments(frames);
-    lwip_stats.tcp.recv += taken;
+    counters_.segments_received.add(taken);
     if (taken == 0) [[unlikely]] {
       taken = 1;
-      merged_acknowledgements_ = 0;
       take_in(frames.front().frame, extent_of(*frames.front().frame).bytes, frames.front().info);
     }
     frames = frames.subspan(taken);

@@ -1,89 +1,19 @@
 // SPDX-License-Identifier: BSL-1.0
-// The short way of sent bytes through TCP.
+// The end of an event: what a connection sends then.
 //
-// Nearly every reply fits one frame, or is long and consists of whole segments. lwIP makes a tcp_seg, pbufs and headers for each segment,
-// in some 700 instructions. Here queued bytes become one object with all of these (outgoing_segment.hpp). A long object has up to 64 KiB,
-// and the card cuts it into segments (TSO), so the cost of a long reply does not grow with its segments. The same changes are made to
-// lwIP's state of the connection (tcp_pcb) as by lwIP, which keeps the objects, and sends them again if they are lost (lwip-patches/0025,
-// 0027). Closed windows, the end of a connection and a neighbour whose address is not known are left to lwIP. The comments name the
-// function of lwIP whose effects a part has.
+// A reply that fits one frame is one object (outgoing_segment.hpp), and is sent by `settle` alone. A long reply becomes objects of up to 64
+// KiB, which the card cuts into segments (TSO), so its cost does not grow with its segments. The sender's rules are in tcp/send_state.hpp:
+// how much may be sent, and what has to be sent again.
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
 #include "kernel/panic.hpp"
-#include "lwip/etharp.h"
-#include "lwip/ip4.h"
-#include "lwip/priv/tcp_priv.h"
-#include "lwip/stats.h"
-#include "lwip/tcp.h"
-#include "net/connection_state.hpp"
-#include "net/outgoing_segment.hpp"
+#include "kernel/short_copy.hpp"
+#include "net/connection_frames.hpp"
 #include "net/payload_reference.hpp"
-#include "net/stack.hpp"
-#include "net/transmit_offload.hpp"
 
 namespace neap::net {
-
-// Timestamps would be an option of every segment.
-static_assert(LWIP_TCP_TIMESTAMPS == 0, "headers have no options");
-static_assert(OutgoingSegment::payload_bytes_max >= TCP_MSS);
-
-namespace {
-
-/// The largest payload of a long segment. An IP datagram has at most 65,535 bytes.
-constexpr std::uint32_t long_bytes_max = 0xFFFF - SegmentHeaders::bytes;
-
-std::uint32_t sequence_of(const tcp_seg& segment) noexcept { return lwip_ntohl(segment.tcphdr->seqno); }
-
-/// The bytes that may be sent now, by the peer's window, congestion control and lwIP's limit of bytes in flight.
-std::uint32_t room_of(const tcp_pcb& pcb, std::uint32_t in_flight) noexcept {
-  const std::uint32_t window = std::min(pcb.snd_wnd, pcb.cwnd);
-  return std::min(window - std::min(window, in_flight), pcb.snd_buf);
-}
-
-}  // namespace
-
-// --- To the card ------------------------------------------------------------------------------------------------------------------------
-[[gnu::always_inline]] inline bool Stack::send_pieces(OutgoingSegment& segment, TransmitPieces pieces, TransmitOffload offload,
-                                                      bool control) noexcept {
-  if (transmitting_stopped_ || (joiner_.holds() && !send_held())) return false;
-  pbuf& frame = segment.custom.pbuf;
-  if (const auto taken = sender_->transmit(pieces, offload, &frame); !taken.has_value()) [[unlikely]] {
-    (taken.error() == ErrorCode::full ? counters_.transmit_full : counters_.transmit_failed).add();
-    return false;
-  }
-  ++frame.ref;  // the card's
-  count_sent(frames_sent(frame.tot_len, offload), control);
-  return true;
-}
-
-[[gnu::always_inline]] inline bool Stack::send_segment(OutgoingSegment& segment, bool control) noexcept {
-  constexpr TransmitOffload offload{.l3_bytes = IP_HLEN, .l4_bytes = TCP_HLEN, .checksums = Checksums::tcp_ipv4};
-  const pbuf& frame = segment.custom.pbuf;
-  if (frame.next != nullptr) [[unlikely]]  // lwIP has added bytes
-    return send_long_segment(segment, 0, control);
-  const TransmitPiece piece{.data = static_cast<const std::byte*>(frame.payload), .bytes = frame.len};
-  return send_pieces(segment, {&piece, 1}, offload, control);
-}
-
-bool Stack::send_long_segment(OutgoingSegment& segment, std::uint16_t segment_bytes, bool control) noexcept {
-  std::array<TransmitPiece, pieces_max> pieces;
-  unsigned count = 0;
-  for (const pbuf* piece = &segment.custom.pbuf; piece != nullptr; piece = piece->next) {
-    require(count < pieces.size(), "a segment has no more pieces than a frame may have", count);
-    pieces[count++] = {.data = static_cast<const std::byte*>(piece->payload), .bytes = piece->len};
-  }
-  const TransmitOffload offload{
-      .l3_bytes = IP_HLEN, .l4_bytes = TCP_HLEN, .checksums = Checksums::tcp_ipv4, .segment_bytes = segment_bytes};
-  if (!send_pieces(segment, {pieces.data(), count}, offload, control)) return false;
-  if (segment_bytes != 0) {
-    counters_.joined_frames.add();
-    counters_.joined_segments.add(frames_sent(segment.custom.pbuf.tot_len, offload).frames);
-  }
-  return true;
-}
 
 // --- The end of an event -----------------------------------------------------------------------------------------------------------------
 // Called at the end of the event. If the handler has sent further bytes meanwhile, for example the reply to a request that came with the
@@ -92,94 +22,178 @@ void ConnectionState::report_acknowledged() noexcept {
   const bool room = wanted_bytes_ != 0 && send_space_bytes() >= wanted_bytes_;
   if (!room && unacknowledged_bytes() != 0) return;
   wanted_bytes_ = 0;
-  if (!gone() && handler_ != nullptr && !end_wanted_ && !abort_wanted_)
+  if (handler() != nullptr && !gone() && !end_wanted_ && !abort_wanted_)
     call_handler([](ConnectionHandler& handler) { handler.writable(); });
 }
 
-// If a segment changed the connection without lwIP, and lwIP was not used since, only queued bytes and an acknowledgement may be due.
+// In an ordinary connection, at most one reply and an acknowledgement are due.
 [[gnu::always_inline]] inline void ConnectionState::settle() noexcept {
   if (std::exchange(acknowledged_, false) && (ready_ == nullptr || wanted_bytes_ != 0)) report_acknowledged();
-  if (gone()) return;
-  if (ordinary_at_ == stack_.lwip_uses() && (released_bytes_ | reordered_memory_) == 0) [[likely]] {
-    if (ready_ != nullptr && fits_now(ready_bytes())) [[likely]] {
-      if (pass(*std::exchange(ready_, nullptr), TCP_ACK | TCP_PSH, false, false) == Sent::all) [[likely]]
-        return charge_sent();
-    } else if (send_queued() == Sent::all && ((pcb_->flags & (TF_ACK_NOW | TF_NAGLEMEMERR)) == 0 || acknowledge())) {
-      return charge();
+  if (ordinary_ && ready_ != nullptr && queued_.empty() && send_.fits(ready_->bytes)) [[likely]] {
+    OutgoingSegment& made = *ready_;
+    if (transmit(made, send_.nxt, flag::ack | flag::psh) == Sent::done) [[likely]] {
+      ready_ = nullptr;
+      const std::uint64_t now_us = stack_.now_us();
+      sent_memory_ += memory_of(made);
+      send_.sent(made, now_us);
+      stack_.arm(*this, send_.due_us(now_us));
+      const std::size_t held = received_memory_ + sent_memory_;
+      if (held != charged_bytes_) charge(held);
+      return;
     }
   }
-  settle_with_lwip();
+  settle_slowly();
 }
 
 void Stack::settle_dirty() noexcept {
   while (ConnectionState* const connection = dirty_.pop_front()) connection->settle();
 }
 
+[[gnu::noinline]] void ConnectionState::settle_slowly() noexcept {
+  if (gone()) return;
+  if (abort_wanted_) return abort_now();
+  const std::uint64_t now_us = stack_.now_us();
+  if (!out_of_order_.empty()) settle_out_of_order();
+  Sent sent = Sent::done;
+  if (state_ >= TcpState::established) {
+    if (send_.has_retransmission()) sent = resend_lost(now_us);
+    if (sent == Sent::done && waiting_bytes() != 0 && !end_sent_) sent = send_new(now_us);
+    if (sent == Sent::done && end_wanted_ && !end_sent_ && waiting_bytes() == 0) sent = send_fin(now_us);
+    if (sent == Sent::done) sent = settle_acknowledgement(now_us);
+  } else if (send_.has_retransmission()) {
+    sent = resend_lost(now_us);
+  }
+  if (sent == Sent::refused) stack_.mark_blocked(*this);
+  arm_timer(now_us);
+  update_ordinary();
+  charge();
+}
+
+ConnectionState::Sent ConnectionState::settle_acknowledgement(std::uint64_t now_us) noexcept {
+  switch (acknowledgements_.decide()) {
+    case tcp::AckDecision::now:
+      return acknowledge();
+    case tcp::AckDecision::delayed:
+      if (!ack_delayed_) {
+        ack_delayed_ = true;
+        ack_due_us_ = static_cast<std::uint32_t>(now_us) + tcp::ack_delay_us;
+      }
+      break;
+    case tcp::AckDecision::none:
+      break;
+  }
+  if (receives() && receive_.update_due(held_bytes_, acknowledgements_.full_bytes())) return acknowledge();
+  return Sent::done;
+}
+
+ConnectionState::Sent ConnectionState::acknowledge(std::uint32_t sequence) noexcept {
+  OutgoingSegment* const made = OutgoingSegment::make(0);
+  if (made == nullptr) return Sent::refused;
+  const Sent sent = transmit(*made, sequence, flag::ack);
+  OutgoingSegment::release(*made);
+  return sent;
+}
+
+// --- Old bytes ---------------------------------------------------------------------------------------------------------------------------
+/// Sends a segment as frames with copies of its payload: the card does not cut up segments (any more), or the neighbour is not known.
+ConnectionState::Sent ConnectionState::transmit_in_frames(OutgoingSegment& segment) noexcept {
+  const unsigned last_flags = flags_of(segment);
+  for (std::uint32_t at = 0; at < segment.bytes;) {
+    const std::uint32_t bytes = std::min<std::uint32_t>(send_.mss, segment.bytes - at);
+    OutgoingSegment* const frame = OutgoingSegment::make(bytes);
+    if (frame == nullptr) return Sent::refused;
+    segment.copy_payload(at, {frame->payload(), bytes});
+    const bool last = at + bytes == segment.bytes;
+    const Sent sent = transmit(*frame, segment.sequence + at, last ? last_flags : last_flags & ~(flag::fin | flag::psh));
+    OutgoingSegment::release(*frame);
+    if (sent != Sent::done) return Sent::refused;
+    at += bytes;
+  }
+  return Sent::done;
+}
+
+ConnectionState::Sent ConnectionState::resend(OutgoingSegment& segment, std::uint64_t now_us) noexcept {
+  if (segment.references != 1) stack_.reap();
+  const bool whole = segment.bytes <= send_.mss || (stack_.sends_long_segments() && resolve());
+  const Sent sent = whole ? transmit(segment, segment.sequence, flags_of(segment)) : transmit_in_frames(segment);
+  if (sent != Sent::done) return Sent::refused;
+  send_.resent(segment, now_us);
+  stack_.counters().retransmissions.add();
+  return Sent::done;
+}
+
+ConnectionState::Sent ConnectionState::resend_lost(std::uint64_t now_us) noexcept {
+  while (tcp::SentSegment* const segment = send_.next_retransmission(now_us, &OutgoingSegment::split)) {
+    if (resend(OutgoingSegment::of(*segment), now_us) != Sent::done) return Sent::refused;
+  }
+  return Sent::done;
+}
+
+// --- New bytes ---------------------------------------------------------------------------------------------------------------------------
 void ConnectionState::queue_ready() noexcept {
   if (ready_ == nullptr) return;
-  require(queued_.empty(), "bytes of `send_copy` wait alone", queued_.bytes());
-  queued_ = Buffer(std::exchange(ready_, nullptr)->as_piece());
+  Buffer all = OutgoingSegment::as_buffer(*std::exchange(ready_, nullptr));
+  all.append(std::move(queued_));
+  queued_ = std::move(all);
 }
 
-// --- Segments ----------------------------------------------------------------------------------------------------------------------------
-// The headers are valid until `etharp_generation` changes (lwip-patches/0026).
-void ConnectionState::remember_headers(const pbuf& frame) noexcept {
-  if (frame.len < SegmentHeaders::bytes || !stack_.makes_segments()) return;
-  SegmentHeaders headers;
-  headers.read(frame.payload);
-  if (headers.ethertype != ETHTYPE_IP || headers.version_and_length != SegmentHeaders::version_4_without_options ||
-      headers.protocol != IP_PROTO_TCP || headers.service != 0 || headers.time_to_live != TCP_TTL || !headers_.has_addresses_of(headers) ||
-      std::memcmp(headers.from_mac, stack_.common_headers().from_mac, sizeof headers.from_mac) != 0)
-    return;
-  ip_hdr ip;
-  std::memcpy(&ip, static_cast<const std::byte*>(frame.payload) + SegmentHeaders::ethernet_bytes, sizeof ip);
-  headers_.checksum = pseudo_header_sum(ip, 0);
-  std::memcpy(headers_.to_mac, headers.to_mac, sizeof headers_.to_mac);
-  headers_.generation = etharp_generation;
-}
-
-/// True if a segment of `bytes` can be sent without lwIP, at once. For an ordinary connection, so its windows hold two segments.
-[[gnu::always_inline]] inline bool ConnectionState::fits_now(std::uint32_t bytes) const noexcept {
-  const tcp_pcb& pcb = *pcb_;
-  return headers_.generation == etharp_generation && pcb.unsent == nullptr && pcb.snd_queuelen < TCP_SND_QUEUELEN && bytes <= pcb.mss &&
-         bytes <= pcb.snd_buf && pcb.snd_nxt - pcb.lastack + bytes <= std::min(pcb.snd_wnd, pcb.cwnd);
-}
-
-// tcp_write(), tcp_output() and ip4_output(). Avoids silly windows (RFC 9293, 3.8.6.2.1): only the last bytes of the queue are sent in a
-// segment that is not full.
-[[gnu::noinline]] ConnectionState::Sent ConnectionState::send_queued() noexcept {
-  queue_ready();
-  tcp_pcb& pcb = *pcb_;
-  if (headers_.generation != etharp_generation || pcb.state != ESTABLISHED || end_wanted_) return Sent::not_possible;
-  if (pcb.unsent != nullptr) [[unlikely]] {
-    const Sent waiting = send_waiting();
-    if (waiting != Sent::all) return waiting;
-  }
-  const std::uint32_t mss = pcb.mss;
-  while (!queued_.empty()) {
-    if (pcb.snd_nxt != pcb.snd_lbb || pcb.snd_queuelen >= TCP_SND_QUEUELEN || mss > pcb.snd_wnd_max / 2) return Sent::not_possible;
-    const std::uint32_t in_flight = pcb.snd_nxt - pcb.lastack;
-    const std::uint32_t room = room_of(pcb, in_flight);
-    if (queued_.bytes() <= std::min(room, mss)) [[likely]]
-      return send_frame(static_cast<std::uint32_t>(queued_.bytes()));
-    std::uint32_t bytes = room;
-    if (queued_.bytes() <= room) {
-      bytes = static_cast<std::uint32_t>(queued_.bytes());
+// Nagle's algorithm (RFC 9293, 3.7.4) is off by default: a handler's bytes of one event are one write.
+ConnectionState::Sent ConnectionState::send_new(std::uint64_t now_us) noexcept {
+  const std::uint32_t full = send_.mss;
+  while (true) {
+    const auto waiting = static_cast<std::uint32_t>(waiting_bytes());
+    if (waiting == 0) return Sent::done;
+    std::uint32_t bytes = send_.room(now_us, waiting);
+    if (bytes == 0) return Sent::done;
+    if (nagle_ && waiting < full && send_.nxt != send_.una && !end_wanted_) return Sent::done;
+    bool may_be_long = stack_.sends_long_segments() && (bytes <= full || resolve());
+    bytes = std::min(bytes, may_be_long ? tcp::SendState::burst_bytes_max / full * full : full);
+    OutgoingSegment* made = nullptr;
+    if (ready_ != nullptr && ready_->bytes <= bytes && (ready_->bytes == bytes || queued_.empty())) {
+      made = std::exchange(ready_, nullptr);
     } else {
-      bytes -= bytes % mss;
-      if (bytes == 0) return in_flight != 0 ? Sent::all : Sent::not_possible;  // an acknowledgement makes room
+      queue_ready();
+      made = make_segment(bytes);
+      if (made == nullptr) return Sent::refused;
     }
-    if (bytes > mss && !stack_.sends_long_segments()) return Sent::not_possible;
-    const Sent sent = bytes <= mss ? send_frame(bytes) : send_long(bytes);
-    if (sent != Sent::all) return sent;
+    if (pass_new(*made, now_us) != Sent::done) return Sent::refused;
   }
-  return Sent::all;
 }
 
-inline ConnectionState::Sent ConnectionState::send_frame(std::uint32_t bytes) noexcept {
-  const bool whole = bytes == queued_.bytes();
-  OutgoingSegment* const made = OutgoingSegment::make(bytes);
-  if (made == nullptr) return Sent::not_possible;  // lwIP reports and repeats it
+ConnectionState::Sent ConnectionState::pass_new(OutgoingSegment& made, std::uint64_t now_us) noexcept {
+  // Bytes that the close follows carry the FIN.
+  const bool last = end_wanted_ && !end_sent_ && waiting_bytes() == 0 && made.bytes <= send_.mss;
+  if (last) made.set(tcp::SentSegment::fin);
+  unsigned flags = flag::ack | (last ? flag::fin : 0U);
+  if (made.bytes != 0 && waiting_bytes() == 0) flags |= flag::psh;
+  if (transmit(made, send_.nxt, flags) != Sent::done) {
+    made.clear(tcp::SentSegment::fin);
+    if (made.bytes == 0) {
+      OutgoingSegment::release(made);
+    } else {
+      require(ready_ == nullptr, "one segment waits for the card", made.bytes);
+      ready_ = &made;
+    }
+    return Sent::refused;
+  }
+  sent_memory_ += memory_of(made);
+  send_.sent(made, now_us);
+  if (last) {
+    end_sent_ = true;
+    state_ = state_ == TcpState::close_wait ? TcpState::last_ack : TcpState::fin_wait_1;
+  }
+  return Sent::done;
+}
+
+ConnectionState::Sent ConnectionState::send_fin(std::uint64_t now_us) noexcept {
+  OutgoingSegment* const made = OutgoingSegment::make(0);
+  if (made == nullptr) return Sent::refused;
+  return pass_new(*made, now_us);
+}
+
+OutgoingSegment* ConnectionState::copy_front(std::uint32_t bytes, bool large) noexcept {
+  OutgoingSegment* const made = large ? OutgoingSegment::make_large(bytes) : OutgoingSegment::make(bytes);
+  if (made == nullptr) return nullptr;
   std::byte* to = made->payload();
   std::size_t left = bytes;
   for (const Buffer::Piece* piece = queued_.first(); left != 0; piece = piece->next) {
@@ -189,180 +203,108 @@ inline ConnectionState::Sent ConnectionState::send_frame(std::uint32_t bytes) no
     to += part;
     left -= part;
   }
-  if (whole) {
-    queued_.clear();
-  } else {
-    queued_.drop_front(bytes);
-  }
-  return pass(*made, flags_for_rest(), false, control_);
+  queued_.drop_front(bytes);
+  return made;
 }
 
-// Short pieces are copied behind the headers, because a reference costs more. If there are too many pieces, or no memory for one, the
-// segment ends before it, at a multiple of the MSS.
-ConnectionState::Sent ConnectionState::send_long(std::uint32_t bytes) noexcept {
-  OutgoingSegment* const made = OutgoingSegment::make(Connection::copy_bytes_max);
-  if (made == nullptr) return Sent::not_possible;
-  const std::uint32_t mss = pcb_->mss, wanted = std::min(bytes, long_bytes_max - long_bytes_max % mss);
-  pbuf& first = made->custom.pbuf;
-  first.len = first.tot_len = SegmentHeaders::bytes;
-  std::byte* to = made->payload();
-  std::size_t room = Connection::copy_bytes_max;
-  std::uint32_t done = 0;
-  unsigned pieces = 1;
-  for (Buffer::Piece* piece = queued_.first(); done != wanted; piece = piece->next) {
-    require(piece != nullptr, "the pieces of a buffer have its length", wanted - done);
-    const std::uint32_t part = std::min(piece->bytes, wanted - done);
-    const bool copied = part <= room;
-    if (copied && first.next == nullptr) {
-      first.len = static_cast<u16_t>(first.len + part);
-      first.tot_len = static_cast<u16_t>(first.tot_len + part);
-    } else {
-      pbuf* const own = pieces == stack_.pieces_limit() ? nullptr : copied ? refer_to(to, part) : refer_to(*piece, part);
-      if (own == nullptr) break;
-      pbuf_cat(&first, own);
+// A frame with a copy of its bytes costs less than references, unless it is one long piece. A segment that the card cuts up refers to all
+// its pieces. If there are too many, it ends before, at a multiple of the MSS.
+OutgoingSegment* ConnectionState::make_segment(std::uint32_t bytes) noexcept {
+  const bool is_long = bytes > send_.mss;
+  const Buffer::Piece& first = *queued_.first();
+  if (!is_long && (bytes == queued_.bytes() || first.bytes < bytes)) {
+    if (first.bytes < bytes && queued_.pieces() >= stack_.pieces_limit()) stack_.counters().transmit_copied.add();
+    return copy_front(bytes, false);
+  }
+  if (is_long && stack_.copies_long_segments()) {
+    if (OutgoingSegment* const made = copy_front(bytes, true); made != nullptr) {
+      stack_.counters().joined_copied_bytes.add(bytes);
+      return made;
+    }
+    stack_.counters().joined_no_memory.add();
+    return copy_front(send_.mss, false);
+  }
+  if (is_long) {
+    std::uint32_t reach = 0;
+    unsigned pieces = 1;
+    for (const Buffer::Piece* piece = &first; piece != nullptr && reach < bytes && pieces < stack_.pieces_limit(); piece = piece->next) {
+      reach += piece->bytes;
       ++pieces;
     }
-    if (copied) {
-      std::memcpy(to, piece->data, part);
-      to += part;
-      room -= part;
+    if (reach < bytes) {
+      bytes = reach - reach % send_.mss;
+      if (bytes <= send_.mss) {
+        stack_.counters().transmit_copied.add();
+        return copy_front(std::min<std::uint32_t>(send_.mss, static_cast<std::uint32_t>(queued_.bytes())), false);
+      }
     }
-    done += part;
   }
-  if (done != wanted) {
-    done -= done % mss;
-    if (done <= mss) {
-      pbuf_free(&first);
-      return Sent::not_possible;
-    }
-    pbuf_realloc(&first, static_cast<u16_t>(SegmentHeaders::bytes + done));
+  Buffer data;
+  if (bytes == queued_.bytes()) {
+    data = std::move(queued_);
+  } else if (!take_front(queued_, bytes, data)) {
+    return nullptr;
   }
-  made->segment.len = static_cast<u16_t>(done);
-  made->segment.flags = TF_SEG_IN_PBUF | TF_SEG_LONG;
-  queued_.drop_front(done);
-  return pass(*made, flags_for_rest(), true, control_);
+  OutgoingSegment* const made = OutgoingSegment::make_chain(std::move(data));
+  if (made == nullptr) {
+    data.append(std::move(queued_));
+    queued_ = std::move(data);
+  }
+  return made;
 }
 
-// Numbers the new segment before the card has accepted it, as lwIP does. So a segment that the card refuses waits in `unsent`.
-[[gnu::always_inline]] inline ConnectionState::Sent ConnectionState::pass(OutgoingSegment& made, unsigned flags, bool is_long,
-                                                                          bool control) noexcept {
-  tcp_pcb& pcb = *pcb_;
-  const std::uint32_t bytes = made.segment.len;
-  const std::uint32_t sequence = pcb.snd_lbb;
-  pcb.snd_lbb += bytes;
-  pcb.snd_buf -= bytes;
-  const std::uint16_t buffers = is_long ? pbuf_clen(&made.custom.pbuf) : std::uint16_t{1};
-  pcb.snd_queuelen = static_cast<u16_t>(pcb.snd_queuelen + buffers);
-  if (pass_to_card(made, sequence, flags, is_long, control)) [[likely]]
-    return Sent::all;
-  pcb.unsent = &made.segment;
-  pcb.unsent_oversize = 0;
-  tcp_set_flags(&pcb, TF_NAGLEMEMERR);
-  return Sent::waits;
+// --- The application's bytes -------------------------------------------------------------------------------------------------------------
+[[gnu::always_inline]] inline bool ConnectionState::has_frame() const noexcept {
+  const bool open = ordinary_ || (state_ == TcpState::established && !end_wanted_ && !abort_wanted_);
+  return open && ready_ == nullptr && queued_.empty() && send_.nxt == send_.una;
 }
 
-// tcp_output_segment(), and the part of tcp_output() for a segment that was sent.
-[[gnu::always_inline]] inline bool ConnectionState::pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags,
-                                                                 bool is_long, bool control) noexcept {
-  tcp_pcb& pcb = *pcb_;
-  tcp_seg& segment = made.segment;
-  const std::uint32_t bytes = segment.len;
-  fill_in_headers(made.headers, bytes, is_long, flags);
-  made.headers.sequence = sequence;
-  if (pcb.rtime < 0) pcb.rtime = 0;
-  if (pcb.rttest == 0 && (pcb.rtt_tick != tcp_ticks || pcb.rto > 3)) {  // lwip-patches/0028
-    pcb.rtt_tick = tcp_ticks;
-    pcb.rttest = tcp_ticks;
-    pcb.rtseq = sequence;
-  }
-  std::uint32_t frames = 1;
-  if (is_long) [[unlikely]] {
-    frames = (bytes + pcb.mss - 1U) / pcb.mss;
-    if (!stack_.send_long_segment(made, pcb.mss, control)) return false;
-  } else if (!stack_.send_segment(made, control)) [[unlikely]] {
+[[gnu::always_inline]] inline void ConnectionState::make_ready(OutgoingSegment& made) noexcept {
+  ready_ = &made;
+  stack_.mark_dirty(*this);
+}
+
+bool Connection::send_copy(std::span<const std::byte> bytes) noexcept {
+  ConnectionState& self = ConnectionState::of(*this);
+  require(this_core() == self.core_, "a connection is used on its own core", self.core_);
+  if (bytes.size() > send_copy_bytes_max) return false;
+  const std::span<std::byte> room = self.has_frame() ? OutgoingSegment::frame() : std::span<std::byte>();
+  if (room.empty()) return self.send_copy_behind(bytes);
+  copy_medium(reinterpret_cast<char*>(room.data()), reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  self.make_ready(OutgoingSegment::take_frame(bytes.size()));
+  return true;
+}
+
+/// `send_copy`, if other bytes wait or are not acknowledged, and in every case that is not ordinary.
+[[gnu::noinline]] bool ConnectionState::send_copy_behind(std::span<const std::byte> bytes) noexcept {
+  if (gone() || end_wanted_ || abort_wanted_) return false;
+  if (bytes.size() > send_space_bytes()) {
+    wanted_bytes_ = static_cast<std::uint32_t>(bytes.size());
     return false;
   }
-  lwip_stats.tcp.xmit += frames;
-  ip_id = static_cast<u16_t>(ip_id + frames);
-  pcb.rcv_ann_right_edge = pcb.rcv_nxt + pcb.rcv_ann_wnd;
-  pcb.snd_nxt = sequence + bytes;
-  tcp_clear_flags(&pcb, TF_ACK_DELAY | TF_ACK_NOW | TF_NAGLEMEMERR);
-  if (pcb.unacked == nullptr) [[likely]] {
-    pcb.unacked = &segment;
+  OutgoingSegment* const made = OutgoingSegment::make(bytes.size());
+  if (made == nullptr) return false;
+  copy_medium(reinterpret_cast<char*>(made->payload()), reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (waiting_bytes() == 0) {
+    make_ready(*made);
     return true;
   }
-  tcp_seg* last = pcb.unacked;
-  while (last->next != nullptr) last = last->next;
-  last->next = &segment;
+  queued_.append(OutgoingSegment::as_buffer(*made));
+  stack_.mark_dirty(*this);
   return true;
 }
 
-[[gnu::always_inline]] inline void ConnectionState::fill_in_headers(SegmentHeaders& headers, std::uint32_t payload_bytes, bool cut_up,
-                                                                    unsigned flags) noexcept {
-  const tcp_pcb& pcb = *pcb_;
-  headers_.write(stack_.common_headers(), headers);
-  headers.id = ip_id;
-  headers.time_to_live = TCP_TTL;
-  headers.protocol = IP_PROTO_TCP;
-  headers.ip_checksum = 0;
-  headers.acknowledgement = pcb.rcv_nxt;
-  headers.length_and_flags = static_cast<std::uint16_t>(SegmentHeaders::no_options | flags);
-  headers.window = static_cast<std::uint16_t>(TCPWND_MIN16(RCV_WND_SCALE(&pcb, pcb.rcv_ann_wnd)));
-  std::uint32_t sum = headers_.checksum;
-  if (!cut_up) {  // otherwise, the card fills in the lengths (82599 datasheet 7.2.4)
-    const auto tcp_bytes = static_cast<std::uint16_t>(SegmentHeaders::tcp_header_bytes + payload_bytes);
-    headers.ip_bytes = static_cast<std::uint16_t>(SegmentHeaders::ip_header_bytes + tcp_bytes);
-    sum += lwip_htons(tcp_bytes);
-    sum += sum >> 16;
-  }
-  headers.set_checksum(static_cast<std::uint16_t>(sum));
+std::span<std::byte> Connection::frame() noexcept {
+  const ConnectionState& self = ConnectionState::of(*this);
+  require(this_core() == self.core_, "a connection is used on its own core", self.core_);
+  return self.has_frame() ? OutgoingSegment::frame() : std::span<std::byte>();
 }
 
-// A segment that the card refused is as `pass` made it, unless lwIP has tried to send it or has added to it.
-ConnectionState::Sent ConnectionState::send_waiting() noexcept {
-  tcp_pcb& pcb = *pcb_;
-  tcp_seg& segment = *pcb.unsent;
-  if ((segment.flags & TF_SEG_IN_PBUF) == 0 || segment.next != nullptr || segment.p->ref != 1) return Sent::not_possible;
-  OutgoingSegment& made = OutgoingSegment::of(segment);
-  const std::uint32_t in_flight = pcb.snd_nxt - pcb.lastack;
-  if (segment.p->payload != made.headers.to_mac || segment.p->tot_len != SegmentHeaders::bytes + segment.len ||
-      sequence_of(segment) != pcb.snd_nxt || pcb.snd_nxt + segment.len != pcb.snd_lbb ||
-      in_flight + segment.len > std::min(pcb.snd_wnd, pcb.cwnd) || (TCPH_FLAGS(segment.tcphdr) & TCP_FIN) != 0)
-    return Sent::not_possible;
-  if (!pass_to_card(made, pcb.snd_nxt, flags_for_rest(), (segment.flags & TF_SEG_LONG) != 0, control_)) return Sent::waits;
-  pcb.unsent = nullptr;
-  pcb.persist_backoff = 0;
-  return Sent::all;
-}
-
-// tcp_send_empty_ack(). An acknowledgement with selective ones is left to lwIP.
-[[gnu::noinline]] bool ConnectionState::acknowledge() noexcept {
-  tcp_pcb& pcb = *pcb_;
-  if (headers_.generation != etharp_generation || LWIP_TCP_SACK_VALID(&pcb, 0)) return false;
-  OutgoingSegment* const made = OutgoingSegment::make(0);
-  if (made == nullptr) return false;
-  fill_in_headers(made->headers, 0, false, TCP_ACK);
-  made->headers.sequence = pcb.snd_nxt;
-  const bool sent = stack_.send_segment(*made, control_);
-  OutgoingSegment::release(made->segment);
-  if (!sent) return false;
-  ++ip_id;
-  TCP_STATS_INC(tcp.xmit);
-  pcb.rcv_ann_right_edge = pcb.rcv_nxt + pcb.rcv_ann_wnd;
-  tcp_clear_flags(&pcb, TF_ACK_DELAY | TF_ACK_NOW);
-  return true;
-}
-
-bool ConnectionState::output() noexcept {
-  if (pcb_->unsent == nullptr) {
-    if ((pcb_->flags & (TF_ACK_NOW | TF_NAGLEMEMERR)) == 0) return true;
-    if ((pcb_->flags & TF_ACK_NOW) != 0 && acknowledge()) return true;
-  }
-  const bool headers_valid = headers_.generation == etharp_generation;
-  if (!headers_valid) stack_.remember_headers_of(this);
-  const bool sent = tcp_output(pcb_) == ERR_OK;
-  if (!headers_valid) stack_.remember_headers_of(nullptr);
-  return sent;
+void Connection::send_frame(std::size_t bytes) noexcept {
+  ConnectionState& self = ConnectionState::of(*this);
+  require(!self.gone() && self.ready_ == nullptr && self.queued_.empty(), "a frame is sent by an open connection, if nothing else waits",
+          bytes);
+  self.make_ready(OutgoingSegment::take_frame(bytes));
 }
 
 }  // namespace neap::net

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
-// The implementation of a Connection.
+// The implementation of a Connection: RFC 9293.
 //
 // A connection ends when both sides have closed, by a reset, by a time-out, or by a request that its handler makes inside a callback. In
 // each case `closed` must be called once, and the handler destroyed once, both outside the handler's other callbacks. So a handler's
-// requests are recorded here, and `settle` passes them to lwIP at the end of the event. When lwIP reports the end, the connection is only
-// marked as gone. A separate event calls `closed` and destroys the handler. The ConnectionState itself exists until the application has
-// released all pieces that it received. Internal to net/.
+// requests are recorded here, and `settle` performs them at the end of the event. When the connection ends, it is only marked as gone. A
+// separate event calls `closed` and destroys the handler. The ConnectionState itself exists until the application has released all pieces
+// that it received.
+//
+// Nearly every segment of an open connection carries the next bytes, or acknowledges sent bytes, or both. `take_segment` recognises such a
+// segment by a few comparisons ("header prediction", Jacobson 1988). Any other segment goes to `input`. Internal to net/.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +20,26 @@
 #include "kernel/intrusive_queue.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/task.hpp"
-#include "lwip/err.h"
-#include "lwip/ip_addr.h"
-#include "lwip/prot/tcp.h"
-#include "lwip/tcp.h"
 #include "net/arrived_segment.hpp"
 #include "net/buffer.hpp"
+#include "net/incoming_segment.hpp"
 #include "net/network.hpp"
 #include "net/outgoing_segment.hpp"
 #include "net/segment_headers.hpp"
 #include "net/stack_memory.hpp"
+#include "net/tcp/acknowledgements.hpp"
+#include "net/tcp/path_mtu.hpp"
+#include "net/tcp/reassembly.hpp"
+#include "net/tcp/receive_window.hpp"
+#include "net/tcp/send_state.hpp"
+#include "net/tcp/timer_heap.hpp"
 
 namespace neap::net {
 
 class Stack;
 struct GatheredBlock;
 struct GatheredPiece;
+struct Listener;
 struct ReceivedPiece;
 
 /// The state of a `connect` in progress. It is a local variable of the task that waits for the connection.
@@ -47,101 +54,124 @@ struct BlockedLink {
   BlockedLink* next = nullptr;
 };
 
-/// A machine may have many thousands of idle connections. Nearly all memory of each is this object and lwIP's `tcp_pcb`.
-class ConnectionState final : public Connection, public QueueLink, public BlockedLink {
+/// The states of RFC 9293, 3.3.2. A connection in TIME-WAIT is an entry of a table (tcp/time_wait.hpp).
+enum class TcpState : std::uint8_t {
+  syn_sent,
+  syn_received,
+  established,
+  fin_wait_1,
+  fin_wait_2,
+  close_wait,
+  closing,
+  last_ack,
+  closed,  ///< gone: no segment reaches the connection
+};
+
+/// A machine may have many thousands of idle connections. Nearly all memory of each is this object.
+class ConnectionState final : public Connection, public QueueLink, public BlockedLink, public tcp::TimerNode {
  public:
-  /// `pcb` is new or was just accepted. lwIP then reports its events to this connection.
-  ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept;
+  /// The options that a SYN and its answer have agreed on.
+  struct Agreement {
+    std::uint16_t peer_mss = 0;  ///< 0: none was announced
+    std::uint8_t window_shift = 0;
+    bool window_scale = false, sack = false, timestamps = false, ecn = false;
+  };
+
+  /// `key`: the addresses of segments that the connection receives. The connection is in no state yet.
+  ConnectionState(Stack& stack, const SegmentAddresses& key) noexcept;
   ConnectionState& operator=(ConnectionState&&) = delete;
 
   static ConnectionState& of(Connection& connection) noexcept { return static_cast<ConnectionState&>(connection); }
   static const ConnectionState& of(const Connection& connection) noexcept { return static_cast<const ConnectionState&>(connection); }
-  /// The connection of lwIP's `pcb`; null before the connection is accepted, and after its orderly end.
-  static ConnectionState* of(const tcp_pcb& pcb) noexcept {
-    return pcb.state == SYN_RCVD ? nullptr : static_cast<ConnectionState*>(pcb.callback_arg);
-  }
+  static ConnectionState& of(tcp::TimerNode& node) noexcept { return static_cast<ConnectionState&>(node); }
 
+  // Beginnings and ends (connection_begin.cpp, connection_end.cpp).
+  /// Sends a SYN. `attempt` MUST exist until it is done.
+  void connect(ConnectAttempt& attempt) noexcept;
+  /// Answers the SYN `segment`, which arrived for `listener`, by a SYN-ACK. `initial_at_least`: see RFC 6191; 0: no limit.
+  void answer_syn(Listener& listener, const IncomingSegment& segment, std::uint32_t initial_at_least) noexcept;
+  /// Makes an open connection of the ACK `segment`, which returned a cookie.
+  void accept_cookie(Listener& listener, const IncomingSegment& segment, const Agreement& agreement) noexcept;
   /// Takes the handler and returns true. A null handler resets the connection and returns false.
   bool adopt(std::unique_ptr<ConnectionHandler> handler) noexcept;
-  /// Calls the acceptor. If it throws `bad_alloc`, the result is null, as for a refusal.
-  [[nodiscard]] std::unique_ptr<ConnectionHandler> make_handler(auto& acceptor) noexcept {
-    try {
-      return acceptor(*this);
-    } catch (const std::bad_alloc&) {
-      return nullptr;
-    }
-  }
-
-  /// Handles a segment with `bytes` of payload that carries the next bytes, or acknowledges sent bytes, or both (connection_receiving.cpp).
-  /// Takes over `received.front()`, a frame in so many `buffers`, and perhaps frames behind it with further bytes. Returns the number of
-  /// these frames; 0, with no change, if lwIP has to handle the segment.
-  [[nodiscard]] unsigned take_segment(ArrivedSegment segment, std::uint32_t bytes, unsigned buffers,
-                                      std::span<const ReceivedFrame> received) noexcept;
-  /// Keeps the headers of `frame`, which lwIP has made for this connection, for later segments.
-  void remember_headers(const pbuf& frame) noexcept;
-  /// Runs at the end of an event (connection_sending.cpp): calls `writable` if due, passes all recorded requests to lwIP, and sends.
-  void settle() noexcept;
+  /// Ends the connection without a segment.
+  void drop(bool orderly, ErrorCode reason = ErrorCode::closed) noexcept;
   /// Calls `closed` and destroys the handler. May delete this object.
   void finish() noexcept;
+  void request_abort() noexcept;
+  /// Ends a connection in SYN-RECEIVED, and deletes it.
+  void drop_half_open() noexcept;
+  /// The connection's timer has fired (connection_timers.cpp).
+  void on_timer(std::uint64_t now_us) noexcept;
+  /// ICMP reports an error for the segment with the number `sequence` (RFC 5927; connection_timers.cpp).
+  void unreachable(std::uint32_t sequence, bool hard) noexcept;
+  void too_big(std::uint32_t sequence, std::uint16_t reported_mtu, std::uint16_t quoted_bytes) noexcept;
+
+  // Segments.
+  /// Handles a segment with `bytes` of payload that carries the next bytes, or acknowledges sent bytes, or both (connection_receiving.cpp).
+  /// `options_bytes`: 0 or those of timestamps. Takes over `received.front()`, a frame in so many `buffers`, and perhaps frames behind it
+  /// with further bytes. Returns the number of these frames; 0, with no change, if `input` has to handle the segment.
+  [[nodiscard]] unsigned take_segment(ArrivedSegment segment, std::uint32_t options_bytes, std::uint32_t bytes, unsigned buffers,
+                                      std::span<const ReceivedFrame> received) noexcept;
+  /// Handles any segment (connection_input.cpp). May delete this object, in SYN-RECEIVED.
+  void input(IncomingSegment& segment) noexcept;
+  /// Runs at the end of an event (connection_sending.cpp): calls `writable` if due, performs all recorded requests, and sends.
+  void settle() noexcept;
+
+  // Received pieces (connection_payload.cpp).
   /// Called when the application has released a piece that counted as `bytes` of the window and as `memory_bytes` of memory. MUST be called
   /// on the connection's core. May delete this object.
   void piece_released(std::uint32_t bytes, std::size_t memory_bytes, std::uint32_t references = 1) noexcept;
   void gathered_released(GatheredPiece& piece) noexcept;
-  /// Called when the application has released a piece of a segment that `take_segment` handled.
+  /// Called when the application has released a piece of a received segment.
   void delivered_released(ReceivedPiece& piece) noexcept;
   /// Called when two gathered pieces (gathered_piece.hpp) were joined and the header of one was freed.
   void header_joined() noexcept;
+
+  // Memory.
   /// Updates the core's count of held memory by the bytes that the connection holds now.
   void charge() noexcept {
     if (const std::size_t now = memory_held(); now != charged_bytes_) charge(now);
   }
-  /// Bytes that lwIP has, because they are not acknowledged. The connection MUST NOT be gone.
-  [[nodiscard]] std::size_t lwip_bytes() const noexcept { return TCP_SND_BUF - std::size_t{pcb_->snd_buf}; }
-  /// The memory that lwIP holds for these bytes. One of the segments may be a frame with few bytes in it.
-  [[nodiscard]] std::size_t sent_memory() const noexcept {
-    constexpr std::size_t frame_rest = memory::frame_bytes - memory::segment_bytes;
-    return lwip_bytes() + pcb_->snd_queuelen * memory::segment_bytes + (pcb_->snd_queuelen != 0 ? frame_rest : 0);
-  }
+  /// The bytes of payload that were sent and are not acknowledged.
+  [[nodiscard]] std::size_t sent_bytes() const noexcept { return send_.nxt - send_.una - numbers_without_bytes(); }
   /// Bytes that wait to be sent.
-  [[nodiscard]] std::size_t waiting_bytes() const noexcept { return ready_ != nullptr ? ready_bytes() : queued_.bytes(); }
+  [[nodiscard]] std::size_t waiting_bytes() const noexcept { return queued_.bytes() + (ready_ != nullptr ? ready_->bytes : 0); }
   /// `Connection::held_bytes`.
   [[nodiscard]] std::size_t memory_held() const noexcept {
-    std::size_t bytes = std::size_t{received_memory_} + reordered_memory_ + waiting_bytes() + queued_.pieces() * memory::piece_bytes;
-    return pcb_ != nullptr ? bytes + sent_memory() : bytes;
-  }
-  /// As `charge`, after a segment was sent and nothing waits.
-  void charge_sent() noexcept {
-    if (const std::size_t now = received_memory_ + sent_memory(); now != charged_bytes_) charge(now);
+    return std::size_t{received_memory_} + out_of_order_.memory_bytes() + waiting_bytes() + queued_.pieces() * memory::piece_bytes +
+           sent_memory_;
   }
   [[nodiscard]] std::size_t charged_bytes() const noexcept { return charged_bytes_; }
   [[nodiscard]] bool control() const noexcept { return control_; }
-  /// Gives up lwIP's pcb, which is in TIME-WAIT after an orderly close.
-  void detach() noexcept;
 
-  [[nodiscard]] bool gone() const noexcept { return pcb_ == nullptr; }
-  [[nodiscard]] unsigned core() const noexcept { return core_; }
-  [[nodiscard]] tcp_pcb* pcb() const noexcept { return pcb_; }
-  /// Null while `connect` is in progress, and before the connection was accepted.
-  [[nodiscard]] ConnectionHandler* handler() const noexcept { return connecting_ ? nullptr : handler_; }
+  // Identity.
+  ConnectionState* chain_next = nullptr;  ///< of the table of connections
+  [[nodiscard]] bool has_addresses(const SegmentAddresses& key) const noexcept { return sent_addresses() == key.reversed(); }
+  [[nodiscard]] SegmentAddresses key() const noexcept { return sent_addresses().reversed(); }
   /// Of the segments that the connection sends.
   [[nodiscard]] SegmentAddresses sent_addresses() const noexcept { return {.addresses = headers_.addresses, .ports = headers_.ports}; }
-  void begin_attempt(ConnectAttempt& attempt);
-  void request_abort() noexcept;
-  /// MUST be called when the count of `Stack::lwip_uses` begins again.
-  void forget_ordinary() noexcept { ordinary_at_ = 0; }
+  [[nodiscard]] bool gone() const noexcept { return state_ == TcpState::closed; }
+  [[nodiscard]] TcpState state() const noexcept { return state_; }
+  [[nodiscard]] unsigned core() const noexcept { return core_; }
+  [[nodiscard]] const tcp::SendState& sender() const noexcept { return send_; }
+  [[nodiscard]] const tcp::ReceiveWindow& receiver() const noexcept { return receive_; }
+  /// True if something may become due within seconds, even if no frame arrives and the application does nothing.
+  [[nodiscard]] bool has_work() const noexcept {
+    const bool waits_long =
+        state_ == TcpState::established || state_ == TcpState::close_wait || (state_ == TcpState::fin_wait_2 && !close_wanted_);
+    return !waits_long || ack_delayed_ || waiting_bytes() != 0 || send_.nxt != send_.una;
+  }
+  /// Null while `connect` is in progress, and in SYN-RECEIVED.
+  [[nodiscard]] ConnectionHandler* handler() const noexcept {
+    return state_ == TcpState::syn_sent || state_ == TcpState::syn_received || connecting_ ? nullptr : handler_;
+  }
+  [[nodiscard]] Listener* listener() const noexcept { return state_ == TcpState::syn_received && !connecting_ ? listener_ : nullptr; }
 
  private:
   friend class Connection;
+  friend class Stack;
   ~ConnectionState() = default;
-
-  // lwIP's events.
-  friend err_t(::lwip_tcp_event)(void*, tcp_pcb*, lwip_event, pbuf*, u16_t, err_t);
-  /// `data` is null if the peer has closed its side.
-  void on_received(pbuf* data) noexcept;
-  void on_sent() noexcept;
-  void on_poll() noexcept;
-  void on_error(err_t error) noexcept;
-  void on_connected() noexcept;
 
   template <typename Call>
   void call_handler(Call call) noexcept {
@@ -152,99 +182,159 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
     }
   }
   void handler_failed() noexcept;
-  [[nodiscard]] ConnectAttempt& take_attempt() noexcept;
   void charge(std::size_t now) noexcept;
-  [[nodiscard]] Buffer take_received(pbuf* chain) noexcept;
-  /// Copies `chain` into blocks and frees it. Returns false if memory is short; `data` is then incomplete.
-  [[nodiscard]] bool gather(pbuf* chain, Buffer& data) noexcept;
-  /// Counts the memory of lwIP's out-of-order queue. Copies its payload if card buffers are short; drops it if memory is short.
+  void drop_references(std::uint32_t count) noexcept;
+  [[nodiscard]] std::uint32_t numbers_without_bytes() const noexcept {
+    if (send_.nxt == send_.una) [[likely]]
+      return 0;
+    return static_cast<std::uint32_t>(end_sent_ ? 1 : 0) + static_cast<std::uint32_t>(state_ <= TcpState::syn_received ? 1 : 0);
+  }
+
+  // Beginnings and ends.
+  void begin(std::uint32_t initial_at_least) noexcept;
+  [[nodiscard]] Agreement agree(const IncomingSegment& segment) const noexcept;
+  void use(const Agreement& agreement) noexcept;
+  void send_syn() noexcept;
+  [[nodiscard]] std::uint32_t mss_of_path() const noexcept;
+  void establish() noexcept;
+  /// Makes the handler of a connection that is now open.
+  void open() noexcept;
+  [[nodiscard]] ConnectAttempt& take_attempt() noexcept;
+  void enter_time_wait() noexcept;
+  void abort_now() noexcept;
+
+  // The general path of segments.
+  void input_syn_sent(IncomingSegment& segment) noexcept;
+  [[nodiscard]] bool check_sequence(IncomingSegment& segment) noexcept;
+  [[nodiscard]] bool check_flags(const IncomingSegment& segment) noexcept;
+  [[nodiscard]] bool take_ack(const IncomingSegment& segment) noexcept;
+  void take_payload(IncomingSegment& segment) noexcept;
+  void take_in_order(IncomingSegment& segment, std::uint32_t skip, std::uint32_t bytes) noexcept;
+  void keep_out_of_order(IncomingSegment& segment, std::uint32_t bytes, bool fin) noexcept;
+  void take_from_out_of_order() noexcept;
+  void take_fin() noexcept;
+  void take_timestamps(const IncomingSegment& segment) noexcept;
+  void challenge() noexcept;
+  [[nodiscard]] bool receives() const noexcept {
+    return state_ == TcpState::established || state_ == TcpState::fin_wait_1 || state_ == TcpState::fin_wait_2;
+  }
+  [[nodiscard]] bool discards() const noexcept { return close_wanted_ || abort_wanted_ || handler_ == nullptr; }
+
+  // Payload.
+  /// Makes pieces of `bytes` bytes of the frame's payload, behind the first `skip` bytes. Buffers without such bytes are released.
+  [[nodiscard]] Buffer pieces_of(IncomingSegment& segment, std::uint32_t skip, std::uint32_t bytes, Buffer::Release release,
+                                 std::uint32_t& memory_bytes) noexcept;
+  /// Copies the bytes into blocks. The result is shorter if memory is short.
+  [[nodiscard]] Buffer gather(const ReceiveBuffer* frame, std::uint32_t at, std::uint32_t bytes) noexcept;
+  /// Counts the pieces as held by the application, and passes them to the handler.
+  void hand_to_handler(Buffer data) noexcept;
+  void count_held(Buffer& data) noexcept;
   void settle_out_of_order() noexcept;
-  /// True if the core's open frame may become the connection's only segment (`Connection::frame`).
+
+  // The fast path.
+  void update_ordinary() noexcept;
+  void deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept;
+  [[nodiscard, gnu::noinline]] unsigned deliver_joined(ArrivedSegment segment, std::uint32_t options_bytes, std::uint32_t bytes,
+                                                       unsigned buffers, std::span<const ReceivedFrame> received) noexcept;
+  void retain(ReceivedPiece& piece) noexcept;
+  void take_plain_ack(std::uint32_t sequence, std::uint32_t acknowledgement, std::uint32_t window, std::uint32_t bytes,
+                      std::uint32_t echo) noexcept;
+  void tune(std::uint32_t echo) noexcept;
+
+  // Sending.
+  enum class Sent : std::uint8_t {
+    done,     ///< the card took the segment, or it is on its way otherwise
+    refused,  ///< the card had no room, or there was no memory: try again later
+  };
+  void settle_slowly() noexcept;
+  void report_acknowledged() noexcept;
   [[nodiscard]] bool has_frame() const noexcept;
-  /// `made` waits alone, and is sent at the end of the event.
   void make_ready(OutgoingSegment& made) noexcept;
   [[nodiscard]] bool send_copy_behind(std::span<const std::byte> bytes) noexcept;
-  void clear_lwip() noexcept;
-  void open_window() noexcept;
-  /// Passes queued bytes to lwIP. Returns false if lwIP had no memory for them.
-  bool write_queued() noexcept;
-  // Sending without lwIP (connection_sending.cpp).
-  enum class Sent : std::uint8_t {
-    all,           ///< what the windows permit
-    waits,         ///< lwIP has the last segment, which the card did not take
-    not_possible,  ///< lwIP has to send the bytes that are still queued
-  };
-  [[nodiscard]] Sent send_queued() noexcept;
-  [[nodiscard]] bool fits_now(std::uint32_t bytes) const noexcept;
-  /// Moves the bytes of `ready_` to `queued_`.
+  /// Moves the bytes of `ready_` to the front of `queued_`.
   void queue_ready() noexcept;
-  /// Sends `bytes` of the queue, at most the MSS.
-  [[nodiscard]] Sent send_frame(std::uint32_t bytes) noexcept;
-  /// Sends up to `bytes` of the queue as one segment that the card cuts up.
-  [[nodiscard]] Sent send_long(std::uint32_t bytes) noexcept;
-  /// Sends a segment that the card did not take before.
-  [[nodiscard]] Sent send_waiting() noexcept;
-  /// Makes `made` the connection's last segment, and sends it. `control` MUST be `control_`, which is false for an ordinary connection.
-  [[nodiscard]] Sent pass(OutgoingSegment& made, unsigned flags, bool is_long, bool control) noexcept;
-  [[nodiscard]] bool pass_to_card(OutgoingSegment& made, std::uint32_t sequence, unsigned flags, bool is_long, bool control) noexcept;
-  /// PSH marks the last bytes of the queue.
-  [[nodiscard]] unsigned flags_for_rest() const noexcept { return queued_.empty() ? TCP_ACK | TCP_PSH : TCP_ACK; }
-  void fill_in_headers(SegmentHeaders& headers, std::uint32_t payload_bytes, bool cut_up, unsigned flags) noexcept;
-  /// Sends an acknowledgement alone. Returns false, with no change, if lwIP has to send it.
-  [[nodiscard]] bool acknowledge() noexcept;
-  /// Sends what lwIP has to send. Returns false if it could not.
-  [[nodiscard]] bool output() noexcept;
-  [[nodiscard]] bool is_ordinary() noexcept;
-  void acknowledged() noexcept { acknowledged_ = true; }
-  /// Passes the payload of a whole frame to the handler.
-  void deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept;
-  /// As `deliver`, for a frame in several buffers, and for further frames. Returns the number of frames.
-  [[nodiscard, gnu::noinline]] unsigned deliver_joined(ArrivedSegment segment, std::uint32_t bytes, unsigned buffers,
-                                                       std::span<const ReceivedFrame> received) noexcept;
-  void retain(ReceivedPiece& piece) noexcept;
-  /// `settle`, if lwIP has to do a part (connection.cpp).
-  void settle_with_lwip() noexcept;
-  /// Calls `writable` if it is due, in an event in which the peer acknowledged bytes.
-  void report_acknowledged() noexcept;
-  void remember_addresses() noexcept;
-  [[nodiscard]] std::uint32_t ready_bytes() const noexcept { return ready_->segment.len; }
-  void drop_references(std::uint32_t count) noexcept;
+  [[nodiscard]] Sent resend_lost(std::uint64_t now_us) noexcept;
+  [[nodiscard]] Sent send_new(std::uint64_t now_us) noexcept;
+  /// Makes a segment of the first bytes of the queue, at most `bytes`; null without memory.
+  [[nodiscard]] OutgoingSegment* make_segment(std::uint32_t bytes) noexcept;
+  [[nodiscard]] OutgoingSegment* copy_front(std::uint32_t bytes, bool large) noexcept;
+  /// Sends `made`, which has the next bytes, and gives it to the sender. If the card has no room, it becomes `ready_`.
+  [[nodiscard]] Sent pass_new(OutgoingSegment& made, std::uint64_t now_us) noexcept;
+  [[nodiscard]] Sent send_fin(std::uint64_t now_us) noexcept;
+  [[nodiscard]] Sent transmit_in_frames(OutgoingSegment& segment) noexcept;
+  [[nodiscard]] Sent resend(OutgoingSegment& segment, std::uint64_t now_us) noexcept;
+  /// Sends an acknowledgement alone, with the number `sequence`.
+  [[nodiscard]] Sent acknowledge(std::uint32_t sequence) noexcept;
+  [[nodiscard]] Sent acknowledge() noexcept { return acknowledge(send_.nxt); }
+  [[nodiscard]] Sent settle_acknowledgement(std::uint64_t now_us) noexcept;
+  void retry_later() noexcept;
 
-  // A connection holds less than 4 GiB: at most the receive window and the queue of `send`, in pieces of one byte, each with an overhead.
-  static_assert(TCP_WND * (memory::card_buffer_bytes + memory::piece_bytes) < std::uint64_t{1} << 31);
-  static_assert(send_queue_bytes_max * memory::piece_bytes + TCP_SND_QUEUELEN * memory::segment_bytes + memory::frame_bytes <
-                std::uint64_t{1} << 31);
-  static_assert(memory::frame_bytes == memory::heap_bytes(OutgoingSegment::frame_object_bytes));
+  // Frames (connection_frames.cpp).
+  /// Writes headers in front of the payload of `segment`, and passes it to the card.
+  [[nodiscard]] Sent transmit(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
+  [[nodiscard]] std::size_t write_options(std::byte* at, bool syn, std::size_t room) noexcept;
+  [[nodiscard, gnu::noinline]] Sent transmit_slowly(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
+  void fill_in_headers(OutgoingSegment& segment, std::size_t options_bytes, std::uint32_t sequence, unsigned flags, std::uint16_t window,
+                       bool cut_up) noexcept;
+  /// True if `headers_` has the neighbour's address.
+  [[nodiscard]] bool resolve() noexcept;
+  [[nodiscard]] unsigned flags_of(const OutgoingSegment& segment) const noexcept;
+  /// The memory that a segment occupies until it is acknowledged.
+  [[nodiscard]] static std::uint32_t memory_of(OutgoingSegment& segment) noexcept;
+  void release_acknowledged(tcp::SentSegment* segments) noexcept;
+
+  // Timers (connection_timers.cpp).
+  void arm_timer(std::uint64_t now_us) noexcept;
+  [[nodiscard]] std::uint64_t next_due(std::uint64_t now_us) const noexcept;
+  [[nodiscard]] bool check_limits(std::uint64_t now_us) noexcept;
+  [[nodiscard]] bool run_sender_timer(std::uint64_t now_us) noexcept;
 
   Stack& stack_;
-  tcp_pcb* pcb_;
   union {
     ConnectionHandler* handler_ = nullptr;  // owned
     ConnectAttempt* attempt_;               // if `connecting_`
+    Listener* listener_;                    // in SYN-RECEIVED, if not `connecting_`
   };
-  OutgoingSegment* ready_ = nullptr;    // from `send_copy`; then `queued_` is empty
-  Buffer queued_;                       // sent by the handler, not yet passed to lwIP
-  ConnectionHeaders headers_{};         // of this connection's segments (connection_sending.cpp)
-  std::uint32_t ordinary_at_ = 0;       // the connection was ordinary (`is_ordinary`) when lwIP had been used so often; 0: it is not known
+  OutgoingSegment* ready_ = nullptr;  // from `send_copy`, or refused by the card: its bytes are before those of `queued_`
+  Buffer queued_;                     // sent by the handler, not yet a segment
+  ConnectionHeaders headers_{};       // of this connection's segments (connection_frames.cpp)
+  tcp::SendState send_;
+  tcp::ReceiveWindow receive_;
+  tcp::AckPolicy acknowledgements_;
+  tcp::PathMtu path_mtu_;
+  tcp::OutOfOrder out_of_order_;
+  std::uint32_t timestamp_offset_ = 0;  // of this side's timestamps
+  std::uint32_t timestamp_recent_ = 0;  // TS.Recent (RFC 7323)
+  std::uint32_t acknowledged_to_ = 0;   // Last.ACK.sent
+  std::uint32_t received_at_ = 0;       // when the peer's last segment arrived, in units of 1,024 us
+  std::uint32_t challenge_ms_ = 0;      // see tcp::may_answer
+  std::uint32_t ack_due_us_ = 0;        // when a delayed acknowledgement is due, if `ack_delayed_`
   std::uint32_t wanted_bytes_ = 0;      // size of the last refused `send`; 0: none
-  std::uint32_t released_bytes_ = 0;    // released by the application, not yet reported to lwIP
   std::uint32_t held_bytes_ = 0;        // delivered to the application and not released
   std::uint32_t references_ = 1;        // one for the connection, and one for each received piece
   std::uint32_t received_memory_ = 0;   // memory occupied by `held_bytes_`: whole buffers, blocks and headers
-  std::uint32_t reordered_memory_ = 0;  // memory of lwIP's out-of-order queue
+  std::uint32_t sent_memory_ = 0;       // memory of the segments that are not acknowledged
   std::uint32_t charged_bytes_ = 0;     // bytes last added to the core's count of held memory
+  std::uint32_t since_s_ = 0;           // when the present state began: SYN-RECEIVED, `close`
+  std::uint32_t progress_s_ = 0;        // after `close`: when the peer last acknowledged bytes
+  std::uint16_t peer_mss_ = 536;
   std::uint16_t core_;
-  bool acknowledged_ = false;      // in this event the peer acknowledged bytes
+  TcpState state_ = TcpState::closed;
+  std::uint8_t send_shift_ = 0;  // the peer's window scale
+  std::uint8_t keep_alive_probes_ = 0;
+  bool ordinary_ = false;      // see `update_ordinary`
+  bool acknowledged_ = false;  // in this event the peer acknowledged bytes
+  bool timestamps_ : 1 = false, sack_ : 1 = false, ecn_ : 1 = false;
   bool end_wanted_ : 1 = false;    // close this side after all data was sent
   bool close_wanted_ : 1 = false;  // as `end_wanted_`, and discard received bytes
   bool abort_wanted_ : 1 = false, end_sent_ : 1 = false, orderly_ : 1 = false;
-  bool control_ : 1 = false;           // exempt from memory limits
-  bool connecting_ : 1 = false;        // `connect` is in progress
-  std::uint8_t quiet_polls_ = 0;       // seconds without an acknowledgement since `close`
-  std::uint16_t closing_since_s_ = 0;  // time of `close`, in seconds of the boot clock, modulo 2^16
-  GatheredBlock* block_ = nullptr;     // the block to which further gathered bytes are appended
+  bool control_ : 1 = false;     // exempt from memory limits
+  bool connecting_ : 1 = false;  // `connect` is in progress
+  bool ack_delayed_ : 1 = false;
+  bool nagle_ : 1 = false, soft_error_ : 1 = false, in_table_ : 1 = false, counted_ : 1 = false;
+  tcp::CongestionEcho congestion_echo_;
+  GatheredBlock* block_ = nullptr;  // the block to which further gathered bytes are appended
 };
-static_assert(sizeof(ConnectionState) == 144 && sizeof(tcp_pcb) == 192,
-              "the memory of an idle connection: see request.connection_bytes.idle");
+static_assert(sizeof(ConnectionState) <= 384, "the memory of an idle connection: see request.connection_bytes.idle");
 
 }  // namespace neap::net

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <thread>
 
+#include "net/tcp/receive_window.hpp"
 #include "net/testing/two_machines.hpp"
 
 namespace neap::net::testing {
@@ -80,7 +82,8 @@ TEST_P(Transfer, BothWaysComplete) {
   EXPECT_EQ(counters.joined_frames, world.server_card.frames_segmented());
   EXPECT_EQ(counters.joined_frames > 0, with.tso != nullptr);
   EXPECT_GE(counters.joined_segments, 2 * counters.joined_frames);
-  EXPECT_EQ(counters.frames_sent, world.server_card.frames_sent());
+  // The card reads the last frames a little later.
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.counters_of(0).frames_sent == world.server_card.frames_sent(); }));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -152,34 +155,40 @@ TEST_F(ConnectionTest, ResetInTheMiddleEndsBothHandlersOnce) {
   EXPECT_EQ(world.counters_of(1).connections_reset, 1U);
 }
 
-// While a handler keeps received bytes, the receive window closes. After the handler has released them, all bytes of the peer arrive.
+// While handlers keep received bytes, their receive windows close. After they have released them, all bytes of the peers arrive. Together,
+// the four connections may hold more of the card's buffers than is permitted.
 TEST_F(ConnectionTest, KeptBuffersCloseTheWindowAndOpenItAgain) {
+  constexpr std::size_t connections = 4, each_bytes = 1'500'000;
   struct Kept {
     std::vector<Buffer> buffers;
     bool keep = true;
   };
   auto kept = std::make_shared<Kept>();
-  listen({.check_seed = 1, .on_received = [kept](RecordingHandler&, Buffer data) {
-            if (kept->keep) kept->buffers.push_back(std::move(data));
-          }});
-  connect({.send_seed = 1, .send_bytes = 1'500'000});
+  listen({.on_received = [kept](RecordingHandler&, Buffer data) {
+    if (kept->keep) kept->buffers.push_back(std::move(data));
+  }});
+  std::vector<std::shared_ptr<Record>> clients;
+  for (std::size_t i = 0; i < connections; ++i) {
+    clients.push_back(std::make_shared<Record>());
+    connect(recording(clients.back(), {.send_seed = 1, .send_bytes = each_bytes}));
+  }
   std::size_t stalled = 0;
   EXPECT_TRUE(HostMachine::wait_until([&] {
     const std::size_t before = std::exchange(stalled, server->received.load());
     std::this_thread::sleep_for(700ms);
     return stalled == before && stalled > 0;
   }));
-  EXPECT_LE(stalled, 256U * 1024);
-  EXPECT_GT(stalled, 200U * 1024);
+  EXPECT_LE(stalled, connections * (tcp::ReceiveWindow::first_limit_bytes + 1024));
+  EXPECT_GT(stalled, connections * tcp::ReceiveWindow::first_limit_bytes * 3 / 4);
   const Counters held = world.counters_of(0);
-  EXPECT_LE(held.receive_held_max, 129U);  // the card's buffers were not used up
+  EXPECT_LE(held.receive_held_max, 129U + connections);  // the card's buffers were not used up
   EXPECT_GT(held.receive_copied, 0U);
   world.machine.on(0, [&] {
     kept->keep = false;
     kept->buffers.clear();
   });
-  expect_both_end_well();
-  EXPECT_EQ(server->received, 1'500'000U);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return std::ranges::all_of(clients, [](const auto& one) { return ended(*one); }); }, 50s));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return server->received == connections * each_bytes; }));
 }
 
 // Received bytes may be handed over to another core, and released there after their connection has ended.
@@ -208,7 +217,9 @@ TEST_P(FullRing, DelaysAndLosesNothing) {
   const Counters counters = world.counters_of(0);
   EXPECT_EQ(counters.transmit_full, world.server_card.found_full());
   EXPECT_EQ(counters.retransmissions, 0U);  // frames that a full ring refuses are not lost
-  EXPECT_GT(counters.transmit_copied, 0U);  // frames with more pieces than this card accepts
+  if (GetParam() != std::string_view("copy")) {
+    EXPECT_GT(counters.transmit_copied, 0U);  // frames with more pieces than this card accepts
+  }
   EXPECT_LE(world.server_card.pieces_max_seen(), 3U);
   expect_ended_well(*server);
 }

@@ -31,7 +31,7 @@ void release_piece(void* owner) noexcept {
   }
   const std::size_t memory_bytes = Stack::memory_of(piece.buffer());
   Stack& stack = *piece.stack;
-  pbuf_free(&piece.pbuf);  // frees the piece too
+  pbuf_free(&piece.custom.pbuf);  // frees the piece too
   stack.datagram_released(memory_bytes);
 }
 
@@ -158,7 +158,7 @@ Result<void> Stack::send_datagram(std::uint16_t from_port, Endpoint to, std::spa
   if (to.port == 0 || to.address.is_unspecified()) return failure(ErrorCode::invalid, "no such address", to.port);
   if (bytes.size() > datagram_bytes_max) return failure(ErrorCode::invalid, "longer than a datagram", bytes.size());
   if (!to.address.is_v4()) return send_datagram6(from_port, to, bytes);
-  wake_clock(false);
+  static_cast<void>(now_us());  // brings the ages of neighbours up to date
   pbuf* const data = pbuf_alloc(PBUF_TRANSPORT, static_cast<std::uint16_t>(bytes.size()), PBUF_RAM);
   if (data == nullptr) return failure(ErrorCode::out_of_memory, "no memory for a datagram", bytes.size());
   require(data->len == bytes.size(), "a new datagram is one piece of memory", data->len);

@@ -154,16 +154,18 @@ TEST(ForgedSegmentsOfPeers, WindowThatOpensLateByAFewBytesIsHarmless) {
   }
 }
 
-// In an earlier version, the persist timer still ran after a window probe had sent the only queued byte and the peer had acknowledged it.
-TEST_F(ForgedSegments, AcknowledgedProbeEndsTheProbing) {
+// With a closed window, an old number is sent as a probe (as Linux). The probing ends when the only queued byte was sent and acknowledged.
+TEST_F(ForgedSegments, AcknowledgedByteEndsTheProbing) {
   peer.open(40000, 0);
   peer.application_sends(1);
   bool probed = false;
   for (int i = 0; i < 200 && !probed; ++i) {
     peer.advance(50ms);
-    for (const Segment& segment : peer.take_segments()) probed = probed || segment.payload.size() == 1;
+    for (const Segment& segment : peer.take_segments()) probed = probed || segment.seq == peer.acknowledged - 1;
   }
   ASSERT_TRUE(probed);
+  peer.acknowledge(1);
+  for (int i = 0; i < 200 && peer.take_segments().empty(); ++i) peer.advance(50ms);  // a window of one byte is used slowly
   ++peer.acknowledged;
   peer.acknowledge(0);
   peer.advance(3s);
@@ -250,7 +252,7 @@ TEST_F(ForgedSegments, ChallengesComeAgainAfterHalfASecond) {
   }
 }
 
-// lwIP keeps the listener of a half-open connection in the place of the connection (lwip-patches/0029). The end of either must be without
+// A half-open connection refers to its listener, in the place of a handler. The end of either must be without
 // effect for the other.
 enum class HalfOpenEnd { reset, time_out, listener_ends };
 class HalfOpen : public ::testing::TestWithParam<HalfOpenEnd> {};
@@ -387,7 +389,7 @@ TEST_F(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   ++peer.seq;
   peer.take_segments();
   for (int i = 0; i < 5; ++i) {
-    peer.send({.seq = peer.seq + 5, .acknowledged = 12345, .flags = tcp::syn});
+    peer.send({.seq = peer.seq - 5, .acknowledged = 12345, .flags = tcp::syn});
     peer.send({.seq = peer.seq + 5, .acknowledged = 12345, .flags = tcp::fin | tcp::ack});
   }
   const std::vector<Segment> answers = peer.take_segments();
@@ -398,6 +400,12 @@ TEST_F(ForgedSegments, TimeWaitAnswersASynByAnAck) {
     peer.send({.seq = peer.seq - 1, .acknowledged = peer.acknowledged, .flags = tcp::ack | tcp::fin});
     EXPECT_EQ(peer.take_segments().size(), 1U);
   }
+  // A SYN with a later number begins a new connection (RFC 1122, 4.2.2.13).
+  peer.send({.seq = peer.seq + 5, .flags = tcp::syn});
+  const std::vector<Segment> answer = peer.take_segments();
+  ASSERT_EQ(answer.size(), 1U);
+  EXPECT_EQ(answer[0].flags, tcp::syn | tcp::ack);
+  EXPECT_GT(static_cast<std::int32_t>(answer[0].seq - peer.acknowledged), 0);
 }
 
 // Two fragments at different offsets are both marked as the datagram's last one. An earlier version then delivered a wrong datagram.

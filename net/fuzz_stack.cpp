@@ -334,7 +334,7 @@ class Case {
       memp_per_core_trim();
       trim_payload_references();
       Buffer::trim_free_list();
-      SegmentJoiner::trim();
+      tcp::Flow::trim();
       bytes = host::allocated_bytes();
     });
     return bytes;

@@ -6,17 +6,20 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "net/segment_headers.hpp"
+#include "net/tcp/options.hpp"
 
 namespace neap::net {
 
 /// The headers of a frame that carries the next bytes of the same connection as an ordinary frame, and nothing else that is new: they
-/// differ at most in length, identification, checksums, sequence number and PSH. All headers are compared by four vectors.
+/// differ at most in length, identification, checksums, sequence number and PSH. All headers are compared by four vectors, and the
+/// timestamps option, which is the only one, by three words.
 class HeadersToFollow {
  public:
-  /// `frame` MUST hold `SegmentHeaders::bytes` bytes, as in `match`.
-  explicit HeadersToFollow(const std::byte* frame) noexcept {
+  /// `frame` MUST hold `SegmentHeaders::bytes` and `options_bytes` bytes, as in `match`. `options_bytes`: 0 or those of timestamps.
+  HeadersToFollow(const std::byte* frame, std::size_t options_bytes) noexcept : frame_(frame), options_bytes_(options_bytes) {
 #pragma GCC unroll 4
     for (std::size_t i = 0; i < starts.size(); ++i) headers_[i] = load(frame + starts[i]);
   }
@@ -27,7 +30,8 @@ class HeadersToFollow {
       difference =
           _mm_or_si128(difference, _mm_and_si128(_mm_xor_si128(load(frame + starts[i]), headers_[i]), load(same.data() + starts[i])));
     }
-    return _mm_movemask_epi8(_mm_cmpeq_epi8(difference, _mm_setzero_si128())) == 0xFFFF;
+    if (_mm_movemask_epi8(_mm_cmpeq_epi8(difference, _mm_setzero_si128())) != 0xFFFF) return false;
+    return std::memcmp(frame + SegmentHeaders::bytes, frame_ + SegmentHeaders::bytes, options_bytes_) == 0;
   }
 
  private:
@@ -45,6 +49,8 @@ class HeadersToFollow {
   static __m128i load(const std::byte* at) noexcept { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); }
 
   __m128i headers_[4];
+  const std::byte* frame_;
+  std::size_t options_bytes_;
 };
 
 }  // namespace neap::net

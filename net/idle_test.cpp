@@ -2,7 +2,7 @@
 // the idle period are right. The test advances the clock.
 #include <gtest/gtest.h>
 
-#include "lwip/priv/tcp_priv.h"
+#include "net/stack.hpp"
 #include "net/testing/dhcp_server.hpp"
 #include "net/testing/hand_peer.hpp"
 #include "net/testing/two_machines.hpp"
@@ -77,7 +77,7 @@ class IdleTest : public ::testing::Test {
   }
   [[nodiscard]] std::uint64_t earliest_alarm() { return std::min(host::alarm_of(0), host::alarm_of(world_->client_core)); }
   [[nodiscard]] bool client_in_time_wait() {
-    return world_->machine.value_on(world_->client_core, [] { return tcp_tw_pcbs != nullptr; });
+    return world_->machine.value_on(world_->client_core, [] { return Stack::here()->time_waits() != 0; });
   }
 
   host::ManualClock clock_{1'000'000'000};
@@ -155,7 +155,8 @@ class LateCompletionsTest : public IdleTest {
   }
 };
 
-// lwIP does not retransmit a segment that the card holds. No frame arrives after a loss, so the stack itself has to ask for completions.
+// A segment that the card holds would be copied to be sent again. No frame arrives after a loss, so the stack itself has to ask for
+// completions.
 TEST_F(LateCompletionsTest, ALostSegmentIsRetransmittedOnTime) {
   std::atomic<bool> losing{false};
   std::atomic<int> data_segments{0};

@@ -10,8 +10,6 @@
 #include "kernel/panic.hpp"
 #include "kernel/siphash.hpp"
 #include "lwip/dhcp.h"
-#include "lwip/priv/tcp_priv.h"
-#include "lwip/tcp.h"
 #include "net/bring_up.hpp"
 #include "net/stack.hpp"
 
@@ -34,21 +32,19 @@ Line& operator<<(Line& line, Ipv4Address address) {
   return line;
 }
 
-bool port_listened(std::uint16_t port) noexcept {
-  for (const tcp_pcb_listen* entry = tcp_listen_pcbs.listen_pcbs; entry != nullptr; entry = entry->next) {
-    if (entry->local_port == port) return true;
-  }
-  return false;
+/// The addresses of segments that a connection from `port` receives.
+SegmentAddresses key_of(Ipv4Address local, std::uint16_t port, Ipv4Address remote, std::uint16_t remote_port) noexcept {
+  return {.addresses = std::uint64_t{std::byteswap(local.value)} << 32 | std::byteswap(remote.value),
+          .ports = std::uint32_t{std::byteswap(port)} << 16 | std::byteswap(remote_port)};
 }
 
 /// Returns a local port that no connection to `remote` uses and whose answers the card delivers to this core; 0 if there is none. As in RFC
 /// 6056, 3.3.3, the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So a
 /// port is reused only after all other ports were tried. The port's last connection may still be in TIME-WAIT at the peer.
-std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Ipv4Address remote, std::uint16_t remote_port) noexcept {
+std::uint16_t choose_port(Stack& stack, const NetDevice& device, Ipv4Address local, Ipv4Address remote,
+                          std::uint16_t remote_port) noexcept {
   static const SipKey key{.low = machine::random_bits(), .high = machine::random_bits()};
   static constinit thread_local std::uint32_t ports_tried = 0;
-  const ip_addr_t local_ip{.addr = lwip_htonl(local.value)};
-  const ip_addr_t remote_ip{.addr = lwip_htonl(remote.value)};
   std::array<std::uint8_t, 10> input;
   std::memcpy(input.data(), &local.value, 4);
   std::memcpy(input.data() + 4, &remote.value, 4);
@@ -57,7 +53,8 @@ std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Ipv4Addres
   for (std::uint32_t i = 0; i < local_ports; ++i) {
     const auto port = static_cast<std::uint16_t>(first_local_port + (start + i) % local_ports);
     if (device.receiving_core(remote.value, local.value, remote_port, port) != this_core()) continue;
-    if (port_listened(port) || tcp_pcb_find(&local_ip, port, &remote_ip, remote_port) != nullptr) continue;
+    const SegmentAddresses addresses = key_of(local, port, remote, remote_port);
+    if (stack.listens(port) || stack.table().find(addresses) != nullptr || stack.is_in_time_wait(addresses)) continue;
     ports_tried += i + 1;
     return port;
   }
@@ -192,27 +189,15 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
   if (!remote.address.is_v4()) co_return failure(ErrorCode::unsupported, "connections are made over IPv4 only", remote.port);
   require(acceptor != nullptr, "an outgoing connection has an acceptor", remote.port);
   Stack& stack = *group_.stack(this_core());
-  const std::uint16_t port = choose_port(group_.device, stack.addresses().address, remote.address.v4(), remote.port);
+  const Ipv4Address local = stack.addresses().address;
+  if (local.value == 0 || !stack.has_route(remote.address.v4()))
+    co_return failure(ErrorCode::invalid, "the machine has no address, or no route", remote.port);
+  const std::uint16_t port = choose_port(stack, group_.device, local, remote.address.v4(), remote.port);
   if (port == 0) co_return failure(ErrorCode::full, "no local port is free", remote.port);
-  stack.wake_clock(true);
-  tcp_pcb* const pcb = tcp_new_ip_type(IPADDR_TYPE_V4);
-  if (pcb == nullptr) co_return failure(ErrorCode::full, "no room for another connection");
-  auto* const connection = new (std::nothrow) ConnectionState(stack, pcb);
-  if (connection == nullptr) {
-    tcp_abort(pcb);
-    co_return failure(ErrorCode::out_of_memory, "no memory for a connection");
-  }
+  ConnectionState* const connection = stack.make_connection(key_of(local, port, remote.address.v4(), remote.port), false);
+  if (connection == nullptr) co_return failure(ErrorCode::full, "no room for another connection");
   ConnectAttempt attempt{.acceptor = std::move(acceptor), .done = {}, .limit = {}};
-  pcb->local_port = port;
-  const ip_addr_t address{.addr = lwip_htonl(remote.address.v4().value)};
-  const err_t error = tcp_connect(pcb, &address, remote.port, nullptr);
-  stack.want_checks();
-  if (error != ERR_OK) {
-    tcp_abort(pcb);  // `on_error` reports the end
-    co_return failure(error == ERR_MEM ? ErrorCode::out_of_memory : ErrorCode::invalid, "the connection could not be begun",
-                      static_cast<std::uint64_t>(-error));
-  }
-  connection->begin_attempt(attempt);
+  connection->connect(attempt);
   co_return co_await attempt.done;
 }
 

@@ -108,6 +108,10 @@ class Connection {
   void close();
   /// Resets the connection; `closed` follows in a separate event.
   void abort();
+  /// With Nagle's algorithm (RFC 9293, 3.7.4), a segment that is not full waits while earlier bytes are not acknowledged. Off by default.
+  void set_nagle(bool on);
+  /// Without delayed acknowledgements, each segment with payload is acknowledged at the end of its event. On by default.
+  void set_delayed_acknowledgements(bool on);
   [[nodiscard]] Endpoint local() const noexcept;
   [[nodiscard]] Endpoint remote() const noexcept;
   /// Returns the time since the peer's last segment, of any kind, in steps of 100 ms. 0 if the connection has ended.
@@ -138,11 +142,11 @@ struct CountersOf {
   Count transmit_full{};      ///< frames refused by a full ring; they are retried
   Count transmit_failed{};    ///< frames refused by the card, or because there was no link
   Count transmit_copied{};    ///< frames copied because they had more pieces than the card accepts
-  // TSO (segment_joiner.hpp). `frames_sent` and `bytes_sent` count every segment as a frame.
+  // TSO. `frames_sent` and `bytes_sent` count every segment as a frame.
   Count joined_frames{};         ///< frames that the card segments
   Count joined_segments{};       ///< segments in `joined_frames`
   Count joined_copied_bytes{};   ///< bytes copied by `tso=copy`
-  Count joined_no_memory{};      ///< segments sent alone because no buffer was free
+  Count joined_no_memory{};      ///< segments sent alone because no memory was free
   Count passed_on{};             ///< frames handed over to the core that serves them
   Count pass_on_refused{};       ///< frames not handed over because that core's queue was full
   Count neighbours_published{};  ///< ARP entries published to other cores
@@ -174,6 +178,8 @@ struct CountersOf {
   Count connections_refused{};  ///< refused by the acceptor, or for lack of memory
   Count connections_reset{};    ///< connections ended by a reset or a time-out
   Count segments_refused{};     ///< segments of open connections with an unacceptable number, or an unexpected reset or SYN
+  Count options_malformed{};    ///< segments whose options have an illegal length
+  Count icmp_errors{};          ///< ICMP errors that quote a segment of a connection
   Count challenge_acks{};       ///< answers to refused segments (RFC 5961), at most two a second for each connection
   Count dhcp_renewals{};        ///< leases that the server extended
   Count dhcp_naks{};            ///< NAKs: a server refused or withdrew an address
@@ -184,7 +190,7 @@ struct CountersOf {
   Count payload_refused{};       ///< segments whose payload was dropped because their connection held more than its share
   Count out_of_order_dropped{};  ///< connections whose out-of-order segments were dropped to free memory
   Count connections_evicted{};   ///< connections reset because they held the most memory
-  // Floods of SYNs (stack_cookies.cpp).
+  // Floods of SYNs (listeners.cpp).
   Count half_open{};              ///< connections in SYN-RECEIVED now
   Count syns_refused{};           ///< SYNs, or ACKs with a valid cookie, refused because no connection was free
   Count cookies_sent{};           ///< SYNs answered by a cookie because the backlog was full

@@ -1,84 +1,118 @@
 // SPDX-License-Identifier: BSL-1.0
 // A segment as one object.
 //
-// lwIP keeps a sent segment as three objects (tcp_seg, pbuf, payload), each with its own allocation. A reply that fits one frame needs one:
-// this object holds lwIP's two structures, the headers and the payload. The payload is written once, into the memory that the card reads.
-// lwIP sees an ordinary segment, so it retransmits, splits and frees the segment as any other (lwip-patches/0025). A long segment, which
-// the card cuts up, has its payload in further pbufs (lwip-patches/0027). Internal to net/.
+// A reply that fits one frame needs one allocation: this object holds the sender's record of the segment, its headers and its payload. The
+// payload is written once, into the memory that the card reads. The headers end where the payload begins, because the length of their
+// options is known only when the segment is sent. A long segment, which the card cuts up, has its payload in a Buffer.
+//
+// The connection and the card each hold a reference. While the card reads a segment, its headers MUST NOT change. So a segment that is sent
+// again meanwhile gets other headers: an envelope, which is an object without payload that refers to the segment. Internal to net/.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <utility>
 
+#include "kernel/memory/size_classes.hpp"
+#include "kernel/net_device.hpp"
 #include "kernel/panic.hpp"
-#include "lwip/pbuf.h"
-#include "lwip/priv/tcp_priv.h"
 #include "net/buffer.hpp"
 #include "net/segment_headers.hpp"
+#include "net/tcp/sent_segment.hpp"
 
 namespace neap::net {
 
-struct OutgoingSegment {
+struct OutgoingSegment : tcp::SentSegment {
+  /// The payload of a full segment without options, over Ethernet (RFC 9293, 3.7.1).
+  static constexpr std::uint32_t frame_payload_bytes = 1460;
   static constexpr std::size_t frame_object_bytes = 1600;  ///< of an object whose payload the open frame has
-  static constexpr std::size_t payload_bytes_max = 1464;   ///< in this object; a long segment has further buffers behind it
+  static constexpr std::size_t headroom_bytes = 96;        ///< two unused bytes, 54 bytes of headers, 40 bytes of options
 
-  pbuf_custom custom;  // MUST be first: lwIP frees the object by this address
-  tcp_seg segment;
-  OutgoingSegment* next_free;
-  std::uint64_t size_class;
-  union {
-    SegmentHeaders headers;  // lwIP's functions expect the bytes of a pbuf behind the pbuf
-    Buffer::Piece piece;     // until the segment is sent: see `as_piece`
+  enum class Kind : std::uint8_t {
+    inside,    ///< the payload follows this object
+    chain,     ///< `data()` has the payload
+    envelope,  ///< the payload is that of `inner()`
   };
-  // the payload follows
 
-  OutgoingSegment() noexcept {}  // `headers` and `piece` are written before they are used
+  std::uint16_t references = 1;     ///< of the connection, of the card and of envelopes
+  std::uint16_t headers_bytes = 0;  ///< of the frame, as last written
+  Kind kind = Kind::inside;
+  std::uint8_t size_class = 0;
+  alignas(8) std::array<std::byte, headroom_bytes> headroom;  // the headers, at its end; before that a piece: see `as_piece`
+  // the payload, a Buffer or a pointer follows
+
+  OutgoingSegment() noexcept {}  // NOLINT(modernize-use-equals-default): `headroom` is not cleared
 
   [[nodiscard]] std::byte* payload() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+  /// The payload of a segment of the kind `chain`.
+  [[nodiscard]] Buffer& data() noexcept { return *std::launder(reinterpret_cast<Buffer*>(payload())); }
+  [[nodiscard]] OutgoingSegment*& inner() noexcept { return *std::launder(reinterpret_cast<OutgoingSegment**>(payload())); }
+  [[nodiscard]] SegmentHeaders& headers(std::size_t options_bytes) noexcept {
+    return *reinterpret_cast<SegmentHeaders*>(payload() - options_bytes - sizeof(SegmentHeaders));
+  }
+  /// The first byte of the frame. The headers MUST be written.
+  [[nodiscard]] std::byte* frame_begin() noexcept { return payload() - headers_bytes; }
+  /// Writes the frame's pieces into `pieces`. Returns their number; 0 if there are more than `pieces` has room for.
+  [[nodiscard]] unsigned pieces_of(std::span<TransmitPiece> pieces) noexcept;
 
-  /// Returns an object for `bytes` of payload, at most `payload_bytes_max`; null without memory. `segment` and the pbuf are initialised,
-  /// with one reference, as those of a segment whose headers are complete. The headers are not initialised.
+  /// Copies payload from the byte at `at` on. The segment MUST have so many bytes.
+  void copy_payload(std::uint32_t at, std::span<std::byte> to) noexcept;
+
+  /// Returns an object for `bytes` of payload, at most `payload_bytes_max`; null without memory. It has one reference.
   [[nodiscard]] static OutgoingSegment* make(std::size_t bytes) noexcept;
-  /// Returns the room for the payload of the core's open frame, an object for `TCP_MSS` bytes; empty without memory.
+  /// Returns a segment with this payload, which MUST NOT be empty; null, with no change, without memory.
+  [[nodiscard]] static OutgoingSegment* make_chain(Buffer&& data) noexcept;
+  /// Returns a segment for up to 64 KiB of payload in one piece; null without memory.
+  [[nodiscard]] static OutgoingSegment* make_large(std::uint32_t bytes) noexcept;
+  /// Returns an object with other headers for a segment that the card still reads; null without memory.
+  [[nodiscard]] static OutgoingSegment* make_envelope(OutgoingSegment& inner) noexcept;
+  /// Returns the room for the payload of the core's open frame, `frame_payload_bytes`; empty without memory.
   [[nodiscard]] static std::span<std::byte> frame() noexcept;
   /// Returns the object of the open frame as one with `bytes` of payload. MUST follow a call of `frame` that did not fail.
   [[nodiscard]] static OutgoingSegment& take_frame(std::size_t bytes) noexcept;
-  /// Returns the payload as a piece of a Buffer. The piece is in the place of the headers, and releasing it releases the object.
-  [[nodiscard]] Buffer::Piece& as_piece() noexcept;
-  /// The object of a segment with the flag TF_SEG_IN_PBUF.
-  [[nodiscard]] static OutgoingSegment& of(tcp_seg& segment) noexcept { return *reinterpret_cast<OutgoingSegment*>(segment.p); }
-  /// Releases a segment that lwIP no longer keeps. The card MAY still read it.
-  static void release(tcp_seg& segment) noexcept {
-    if (is_object(segment)) [[likely]] {
-      give_back(of(segment));
+  /// Returns the payload of a segment that was never sent. The result owns the object, which has no other owner from here on.
+  [[nodiscard]] static Buffer as_buffer(OutgoingSegment& segment) noexcept;
+  /// tcp::SplitSegment. Fails while the card reads the segment, because the card reads all its pieces.
+  [[nodiscard]] static tcp::SentSegment* split(tcp::SentSegment& segment, std::uint32_t first_bytes) noexcept;
+
+  /// Drops a reference. The last one frees the object.
+  [[gnu::always_inline]] static void release(OutgoingSegment& object) noexcept {
+    if (object.references == 1) [[likely]] {
+      give_back(object);
     } else {
-      tcp_seg_free(&segment);
+      --object.references;
     }
   }
-  /// As `release`, if the segment is one object and none follows it, which is nearly always so. Otherwise returns false, with no effect.
-  [[nodiscard]] static bool release_alone(tcp_seg& segment) noexcept {
-    if (segment.next != nullptr || !is_object(segment)) return false;
-    give_back(of(segment));
-    return true;
+  /// Drops a reference to each segment of a list.
+  static void release_list(tcp::SentSegment* segment) noexcept {
+    while (segment != nullptr) release(of(*std::exchange(segment, segment->next)));
   }
-  /// Makes an object without references a spare one.
-  static void give_back(OutgoingSegment& object) noexcept;
+  [[nodiscard]] static OutgoingSegment& of(tcp::SentSegment& segment) noexcept { return static_cast<OutgoingSegment&>(segment); }
+  /// The memory that the object occupies, without referenced bytes.
+  [[nodiscard]] std::size_t memory_bytes() const noexcept {
+    return size_class < classes ? heap_bytes_of_class[size_class] : sizeof(OutgoingSegment) + bytes;
+  }
   /// Returns this core's spare objects to malloc (for tests that look for leaks).
   static void trim() noexcept;
+
+  static constexpr std::size_t payload_bytes_max = frame_object_bytes - (8 + 4 + 4 + 4 + 12 + headroom_bytes);
 
  private:
   /// An object of class c has 320 + 256 c bytes, which the heap (kernel/memory/size_classes.hpp) rounds up by at most a ninth.
   static constexpr std::size_t smallest_bytes = 320, step_bytes = 256, classes = 6;
+  static constexpr std::uint8_t large_class = classes;
+  static constexpr std::array<std::uint16_t, classes> heap_bytes_of_class = [] {
+    std::array<std::uint16_t, classes> bytes{};
+    for (std::size_t i = 0; i < classes; ++i)
+      bytes[i] = static_cast<std::uint16_t>(neap::memory::heap_bytes(smallest_bytes + i * step_bytes));
+    return bytes;
+  }();
   /// Limit of a core's spare objects of all classes together. Further ones are returned to malloc, so that a burst of replies does not
   /// occupy memory for ever. An event takes at most 64 frames, whose short replies need 20 KiB.
   static constexpr std::size_t spare_bytes_max = std::size_t{32} * 1024;
-  /// True if nothing but this object belongs to the segment, and the card no longer reads it.
-  [[nodiscard]] static bool is_object(const tcp_seg& segment) noexcept {
-    return (segment.flags & TF_SEG_IN_PBUF) != 0 && segment.p->ref == 1 && segment.p->next == nullptr;
-  }
   static constexpr std::size_t frame_class = classes - 1;  ///< of the open frame
   static_assert(smallest_bytes + frame_class * step_bytes == frame_object_bytes);
   struct Spare {
@@ -88,69 +122,71 @@ struct OutgoingSegment {
   };
   static constinit thread_local Spare spare_;
 
-  /// Makes it an unsent segment with one reference, whose length is still to be set.
-  void initialise() noexcept {
-    custom.pbuf.next = nullptr;
-    custom.pbuf.payload = headers.to_mac;
-    custom.pbuf.ref = 1;
-    segment.next = nullptr;
-    segment.acked = 0;
-  }
-  void set_payload_bytes(std::size_t bytes) noexcept {
-    custom.pbuf.len = custom.pbuf.tot_len = static_cast<u16_t>(SegmentHeaders::bytes + bytes);
-    segment.len = static_cast<u16_t>(bytes);
+  void initialise(std::size_t payload_bytes) noexcept {
+    next = nullptr;
+    bytes = static_cast<std::uint32_t>(payload_bytes);
+    flags = 0;
+    references = 1;
+    kind = Kind::inside;
   }
   static constexpr std::size_t object_bytes(std::size_t size_class) noexcept { return smallest_bytes + size_class * step_bytes; }
   [[nodiscard]] static OutgoingSegment* make_new(std::size_t size_class) noexcept;
   static void free(OutgoingSegment& object) noexcept;
+  /// Makes an object without references a spare one.
+  static void give_back(OutgoingSegment& object) noexcept;
+  /// Releases the payload of a segment that is not of the kind `inside`.
+  static void drop_payload(OutgoingSegment& object) noexcept;
 };
-static_assert(offsetof(OutgoingSegment, headers) % 8 == 0);
+static_assert(sizeof(OutgoingSegment) == 128 && OutgoingSegment::payload_bytes_max == 1472);
 
 inline OutgoingSegment* OutgoingSegment::make(std::size_t bytes) noexcept {
   constexpr std::size_t smallest_payload_bytes = smallest_bytes - sizeof(OutgoingSegment);
-  static_assert(sizeof(OutgoingSegment) % 8 == 0 && smallest_payload_bytes + (classes - 1) * step_bytes >= payload_bytes_max);
+  static_assert(smallest_payload_bytes + (classes - 1) * step_bytes >= payload_bytes_max);
   require(bytes <= payload_bytes_max, "a segment fits its object", bytes);
   const std::size_t size_class = (bytes + step_bytes - 1 - smallest_payload_bytes % step_bytes) / step_bytes;
   OutgoingSegment* object = spare_.first[size_class];
   if (object != nullptr) [[likely]] {
-    spare_.first[size_class] = object->next_free;
+    spare_.first[size_class] = static_cast<OutgoingSegment*>(object->next);
     spare_.bytes -= object_bytes(size_class);
   } else {
     object = make_new(size_class);
     if (object == nullptr) return nullptr;
   }
-  object->initialise();
-  object->set_payload_bytes(bytes);
+  object->initialise(bytes);
   return object;
 }
 
 inline std::span<std::byte> OutgoingSegment::frame() noexcept {
   if (spare_.open == nullptr) {
-    spare_.open = make(TCP_MSS);
+    spare_.open = make(frame_payload_bytes);
     if (spare_.open == nullptr) [[unlikely]]
       return {};
   }
-  return {spare_.open->payload(), TCP_MSS};
+  return {spare_.open->payload(), frame_payload_bytes};
 }
 
 inline OutgoingSegment& OutgoingSegment::take_frame(std::size_t bytes) noexcept {
-  require(spare_.open != nullptr && bytes - 1 < TCP_MSS, "the open frame is sent, with a byte or more", bytes);
+  require(spare_.open != nullptr && bytes - 1 < frame_payload_bytes, "the open frame is sent, with a byte or more", bytes);
   OutgoingSegment& object = *std::exchange(spare_.open, nullptr);
-  object.set_payload_bytes(bytes);
+  object.bytes = static_cast<std::uint32_t>(bytes);
   return object;
 }
 
 inline void OutgoingSegment::give_back(OutgoingSegment& object) noexcept {
+  if (object.kind != Kind::inside) [[unlikely]]
+    drop_payload(object);
   if (object.size_class == frame_class && spare_.open == nullptr) {
-    object.initialise();
+    object.initialise(0);
     spare_.open = &object;
     return;
   }
+  if (object.size_class > frame_class) [[unlikely]]
+    return free(object);
   const std::size_t bytes = spare_.bytes + object_bytes(object.size_class);
   if (bytes > spare_bytes_max) [[unlikely]]
     return free(object);
   spare_.bytes = bytes;
-  object.next_free = std::exchange(spare_.first[object.size_class], &object);
+  object.next = std::exchange(spare_.first[object.size_class], &object);
 }
 
 }  // namespace neap::net

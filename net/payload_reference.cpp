@@ -2,42 +2,13 @@
 #include "net/payload_reference.hpp"
 
 #include "kernel/panic.hpp"
-#include "lwip/pbuf.h"
-#include "net/lwip/lwip_hooks.h"
 #include "net/object_pool.hpp"
 
 namespace neap::net {
 
 namespace {
 
-/// An lwIP pbuf that refers to a part of a `Buffer::Piece`.
-struct ReferencePbuf {
-  pbuf_custom custom;  // MUST be first: lwIP frees the object by this address
-  PayloadReference* reference;
-};
-
 constinit thread_local ObjectPool<PayloadReference> references;
-constinit thread_local ObjectPool<ReferencePbuf, 4096> pbufs;
-constinit thread_local PayloadReference* writing = nullptr;
-
-void pbuf_freed(pbuf* freed) noexcept {
-  auto* const own = reinterpret_cast<ReferencePbuf*>(freed);
-  PayloadReference* const reference = own->reference;
-  pbufs.give_back(own);
-  if (reference != nullptr) PayloadReference::drop(reference);
-}
-
-/// Returns a pbuf for `bytes` at `data`, which holds `reference` unless that is null; null without memory.
-pbuf* make_pbuf(const void* data, std::uint32_t bytes, PayloadReference* reference) noexcept {
-  ReferencePbuf* const own = pbufs.take();
-  if (own == nullptr) return nullptr;
-  own->custom.custom_free_function = &pbuf_freed;
-  own->reference = reference;
-  if (reference != nullptr) reference->hold();
-  // PBUF_ROM: the data does not change, so lwIP need not copy it into the queue of packets that wait for a neighbour's address.
-  const auto length = static_cast<u16_t>(bytes);
-  return pbuf_alloced_custom(PBUF_RAW, length, PBUF_ROM, &own->custom, const_cast<void*>(data), length);
-}
 
 }  // namespace
 
@@ -60,24 +31,28 @@ void PayloadReference::drop(void* reference) noexcept {
   release(owner);
 }
 
-PayloadReference::Writing::Writing(const Buffer::Piece& piece) noexcept {
-  require(piece.release == nullptr || piece.release == &PayloadReference::drop, "payload is shared before lwIP refers to it", piece.bytes);
-  writing = piece.release == nullptr ? nullptr : static_cast<PayloadReference*>(piece.owner);
+// The front of a cut piece gets a new header. The rest keeps the piece's own header, which may be in the block that the last reference
+// frees.
+bool take_front(Buffer& from, std::uint32_t bytes, Buffer& to) noexcept {
+  require(bytes < from.bytes(), "a part of a buffer is taken", bytes);
+  std::uint32_t whole_bytes = 0;
+  Buffer::Piece* cut = from.first();
+  for (; cut->bytes <= bytes - whole_bytes; cut = cut->next) whole_bytes += cut->bytes;
+  Buffer front;
+  const std::uint32_t part = bytes - whole_bytes;
+  if (part != 0) {
+    if (!PayloadReference::share(*cut)) return false;
+    if (cut->release != nullptr) static_cast<PayloadReference*>(cut->owner)->hold();
+    front = Buffer::reference({cut->data, part}, cut->release, cut->owner);
+    if (front.empty()) return false;  // `reference` has dropped the reference
+  }
+  from.move_pieces(whole_bytes, to);
+  if (part == 0) return true;
+  to.append(std::move(front));
+  from.drop_front(part);
+  return true;
 }
-PayloadReference::Writing::~Writing() { writing = nullptr; }
 
-pbuf* refer_to(const std::byte* data, std::uint32_t bytes) noexcept { return make_pbuf(data, bytes, nullptr); }
-
-pbuf* refer_to(Buffer::Piece& piece, std::uint32_t bytes) noexcept {
-  if (!PayloadReference::share(piece)) return nullptr;
-  return make_pbuf(piece.data, bytes, piece.release == nullptr ? nullptr : static_cast<PayloadReference*>(piece.owner));
-}
-
-void trim_payload_references() noexcept {
-  references.trim();
-  pbufs.trim();
-}
+void trim_payload_references() noexcept { references.trim(); }
 
 }  // namespace neap::net
-
-extern "C" pbuf* neap_lwip_write_reference(const void* data, u16_t bytes) { return neap::net::make_pbuf(data, bytes, neap::net::writing); }

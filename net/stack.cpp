@@ -14,12 +14,11 @@
 #include "lwip/init.h"
 #include "lwip/ip4_frag.h"
 #include "lwip/memp.h"
-#include "lwip/priv/tcp_priv.h"
 #include "lwip/stats.h"
-#include "lwip/tcp.h"
 #include "net/control_frames.hpp"
 #include "net/outgoing_segment.hpp"
 #include "net/payload_reference.hpp"
+#include "net/tcp/flow.hpp"
 #include "netif/ethernet.h"
 
 namespace neap::net {
@@ -31,11 +30,9 @@ namespace {
 /// The stack of each core. A core writes only its own element; any core reads all elements.
 constinit std::array<std::atomic<const Stack*>, machine::cores_max> stacks_of_cores{};
 
-/// Limit of a listener's half-open connections on one core; each is kept for 20 s. Further SYNs are answered by cookies
-/// (stack_cookies.cpp).
-constexpr std::uint16_t backlog = 1024;
-/// The same limit for a listener on a control port. Its half-open connections use connections that are reserved for control.
-constexpr std::uint16_t control_backlog = TCP_PCB_RESERVED / 2;
+constexpr unsigned table_bits = 12, time_wait_bits = 12;
+constexpr std::uint32_t time_wait_max = 16'384;
+constexpr std::uint64_t time_wait_us = 30'000'000;  ///< two times a segment's lifetime of 15 s
 
 /// lwIP's initialisation MUST run only once on each core. A test may start several stacks on a core.
 void start_lwip_once() noexcept {
@@ -67,7 +64,7 @@ Stack::Stack(StackGroup& group, unsigned core)
     : group_(group),
       core_(core),
       limits_(group.device.limits()),
-      segmentation_(policy::offer_segmentation(SegmentJoiner::unsupported_reason(limits_))),
+      segmentation_(policy::offer_segmentation(segmentation_unsupported(limits_))),
       lwip_counters_(&lwip_stats),
       lwip_pools_(::memp_per_core),
       end_of_event_([this] { end_of_event(); }) {
@@ -83,6 +80,9 @@ Stack::Stack(StackGroup& group, unsigned core)
   for (std::size_t i = 0; i < mac.size(); ++i) netif_.hwaddr[i] = common_headers_.from_mac[i] = mac[i];
   common_headers_.ethertype = ETHTYPE_IP;
   common_headers_.version_and_length = SegmentHeaders::version_4_without_options;
+  common_headers_.fragment = 0x4000;  // don't fragment: RFC 1191
+  const bool tables = table_.start(table_bits) && time_wait_.start(time_wait_bits, time_wait_max, time_wait_us);
+  require(tables, "there is memory for the tables of a stack", core);
   netif_set_hostname(&netif_, "neap");
   checksum_base_ = NETIF_CHECKSUM_ENABLE_ALL;
   if (limits_.checksum_offload) {
@@ -93,6 +93,8 @@ Stack::Stack(StackGroup& group, unsigned core)
   netif_set_default(&netif_);
   netif_set_up(&netif_);
   if (group.device.link_up()) netif_set_link_up(&netif_);
+  policy::follow_network_settings(&tcp::load_settings);
+  tcp::load_settings();
   stacks_of_cores[core].store(this, std::memory_order_release);
 }
 
@@ -103,6 +105,7 @@ Stack::~Stack() {
   require(connections() == 0, "a stack ends when all its connections have ended", connections());
   stacks_of_cores[core_].store(nullptr, std::memory_order_release);
   timer_.cancel();
+  tcp_timer_.cancel();
   while (datagram_ports_ != nullptr) end_datagrams(datagram_ports_->pcb->local_port);
   if (primary() && netif_dhcp_data(&netif_) != nullptr) {
     dhcp_stop(&netif_);
@@ -113,14 +116,20 @@ Stack::~Stack() {
   trim_payload_references();
   OutgoingSegment::trim();
   Buffer::trim_free_list();
-  SegmentJoiner::trim();
+  tcp::Flow::trim();
   static_cast<void>(policy::offer_segmentation("no network is up"));
   current_ = nullptr;
 }
 
+const char* Stack::segmentation_unsupported(const NetDeviceLimits& limits) noexcept {
+  if (limits.tso_bytes_max == 0) return "the network card cannot segment";
+  if (!limits.checksum_offload) return "the network card does not fill in checksums";
+  return nullptr;
+}
+
 void Stack::link_changed(bool up) noexcept {
   groups_dirty_ = true;  // lwIP sends IGMP reports again after the link or the address changed
-  ++etharp_generation;   // without a link, lwIP finds no route and does not start a segment's time-out
+  ++etharp_generation;   // without a link there is no route
   if (primary()) {
     print("net: link ", up ? "up" : "down");
     wake_lease_clock();
@@ -163,12 +172,10 @@ bool Stack::start_dhcp() noexcept {
 void Stack::end_of_event() noexcept {
   if (checks_due_) [[unlikely]]
     begin_checks();
-  if (!dirty_.empty()) {
-    wake_clock(true);
-    settle_dirty();
-  }
+  if (!dirty_.empty()) settle_dirty();
   if (checks_due_) [[unlikely]]
     check_at_event_end();
+  now_us_ = 0;
 }
 
 void Stack::begin_checks() noexcept {
@@ -181,14 +188,17 @@ void Stack::begin_checks() noexcept {
 
 void Stack::check_at_event_end() noexcept {
   checks_due_ = false;
-  send_held();
+  if (const std::uint32_t own = netif_ip4_addr(&netif_)->addr; own != connections_address_) {
+    connections_address_ = own;
+    reset_connections_of_others();
+  }
   if (primary() && addresses() != published_) publish_addresses();
   update_timers();
-  if (memory_short() || joiner_.holds()) checks_due_ = true;  // the next event checks again
+  if (memory_short()) checks_due_ = true;  // the next event checks again
 }
 
 void Stack::mark_gone(ConnectionState& connection) noexcept {
-  require(this_core() == core_ && connection.gone(), "a connection ends on its own core, after lwIP released it", core_);
+  require(this_core() == core_ && connection.gone(), "a connection ends on its own core, after it was closed", core_);
   if (is_queued<QueueLink>(connection)) dirty_.remove(connection);
   gone_.push_back(connection);
   if (!is_queued(finish_)) hand_over(core_, finish_);
@@ -214,26 +224,34 @@ void Stack::forget(const ConnectionState& connection) noexcept {
   counters_.connections_open.subtract(1);
 }
 
-void Stack::begin_lwip_uses() noexcept {
-  lwip_uses_ = 1;
-  for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
-    if (ConnectionState* const connection = ConnectionState::of(*pcb); connection != nullptr) connection->forget_ordinary();
+// Connections keep the address with which they began.
+void Stack::reset_connections_of_others() noexcept {
+  for (std::uint32_t chain = 0; chain < table_.chains(); ++chain) {
+    for (ConnectionState* connection = table_.first_of(chain); connection != nullptr;) {
+      ConnectionState* const next = connection->chain_next;
+      if (static_cast<std::uint32_t>(connection->sent_addresses().addresses) != connections_address_) {
+        if (connection->listener() != nullptr) {
+          connection->drop_half_open();
+        } else {
+          connection->request_abort();
+        }
+      }
+      connection = next;
+    }
   }
 }
 
 void Stack::abort_all() noexcept {
   while (listeners_ != nullptr) stop_listening(listeners_->port);
-  for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
-    if (ConnectionState* const connection = ConnectionState::of(*pcb); connection != nullptr) connection->request_abort();
+  for (std::uint32_t chain = 0; chain < table_.chains(); ++chain) {
+    for (ConnectionState* connection = table_.first_of(chain); connection != nullptr; connection = connection->chain_next)
+      connection->request_abort();
   }
 }
 
 void Stack::stop_transmitting() noexcept {
   transmitting_stopped_ = true;
-  while (tcp_tw_pcbs != nullptr) tcp_abort(tcp_tw_pcbs);
-  while (tcp_active_pcbs != nullptr) tcp_abort(tcp_active_pcbs);
   for (int i = 0; i <= IP_REASS_MAXAGE; ++i) ip_reass_tmr();
-  joiner_.drop();
 }
 
 // --- Addresses of the machine ------------------------------------------------------------------------------------------------------------
@@ -263,57 +281,6 @@ void Stack::publish_addresses() noexcept {
   if (group_.cores > 1) start(distribute_addresses(group_, now));
 }
 
-// --- Listeners ---------------------------------------------------------------------------------------------------------------------------
-err_t Stack::accepted(void* listener, tcp_pcb* pcb) noexcept {
-  Stack& stack = *here();
-  if (pcb == nullptr) {
-    stack.counters().connections_refused.add();  // no free connection
-    stack.counters().syns_refused.add();
-    return ERR_VAL;
-  }
-  auto* const connection = new (std::nothrow) ConnectionState(stack, pcb);
-  if (connection == nullptr) {
-    stack.counters().connections_refused.add();
-    tcp_abort(pcb);
-    return ERR_ABRT;
-  }
-  stack.counters().connections_accepted.add();
-  connection->adopt(connection->make_handler(static_cast<Listener*>(listener)->acceptor));
-  return ERR_OK;
-}
-
-Result<void> Stack::listen(std::uint16_t port, const std::function<std::unique_ptr<ConnectionHandler>(Connection&)>& acceptor) {
-  auto listener = std::make_unique<Listener>(Listener{.acceptor = acceptor, .port = port});
-  tcp_pcb* const pcb = tcp_new_ip_type(IPADDR_TYPE_V4);
-  if (pcb == nullptr) return failure(ErrorCode::out_of_memory, "no memory for a listener", port);
-  if (tcp_bind(pcb, IP4_ADDR_ANY, port) != ERR_OK) {
-    tcp_abort(pcb);
-    return failure(ErrorCode::invalid, "the port is in use", port);
-  }
-  const bool control = is_control_port(port);
-  if (control) tcp_setprio(pcb, TCP_PRIO_MAX);
-  tcp_pcb* const listening = tcp_listen_with_backlog(pcb, control ? control_backlog : backlog);
-  if (listening == nullptr) {
-    tcp_abort(pcb);
-    return failure(ErrorCode::out_of_memory, "no memory for a listener", port);
-  }
-  tcp_arg(listening, listener.get());
-  listener->pcb = listening;
-  listener->next = listeners_;
-  listeners_ = listener.release();
-  return {};
-}
-
-void Stack::stop_listening(std::uint16_t port) noexcept {
-  for (Listener** entry = &listeners_; *entry != nullptr; entry = &(*entry)->next) {
-    if ((*entry)->port != port) continue;
-    const std::unique_ptr<Listener> listener(*entry);
-    *entry = listener->next;
-    tcp_close(listener->pcb);
-    return;
-  }
-}
-
 // --- Counters ----------------------------------------------------------------------------------------------------------------------------
 namespace {
 
@@ -327,14 +294,9 @@ Counters Stack::snapshot() const noexcept {
   std::ranges::transform(std::span(reinterpret_cast<const Counter*>(&counters_), values.size()), values.begin(), &Counter::value);
   auto all = std::bit_cast<Counters>(values);
   const stats_& lwip = *lwip_counters_;
-  all.segments_received = value_of(lwip.tcp.recv);
-  all.segments_sent = value_of(lwip.tcp.xmit);
-  all.retransmissions = value_of(lwip.tcp.rexmit);
-  all.joined_copied_bytes = joiner_.counters().copied_bytes.value();
-  all.joined_no_memory = joiner_.counters().no_memory.value();
-  for (const stats_proto* const protocol : {&lwip.ip, &lwip.tcp, &lwip.udp, &lwip.icmp}) all.dropped_checksum += value_of(protocol->chkerr);
+  for (const stats_proto* const protocol : {&lwip.ip, &lwip.udp, &lwip.icmp}) all.dropped_checksum += value_of(protocol->chkerr);
   all.dropped_protocol += value_of(lwip.ip.drop);
-  for (const stats_proto* const protocol : {&lwip.tcp, &lwip.udp, &lwip.etharp}) all.dropped_protocol += value_of(protocol->proterr);
+  for (const stats_proto* const protocol : {&lwip.udp, &lwip.etharp}) all.dropped_protocol += value_of(protocol->proterr);
   if (const ipv6::Engine* const engine = ipv6_.engine(); engine != nullptr) {
     const ipv6::EngineCounters& of_engine = engine->counters();
     const ipv6::Neighbours::Counters& neighbours = engine->neighbours().counters();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// One core's stack: lwIP between a queue pair of the card and the connections of the core.
+// One core's stack: TCP, and lwIP for all other protocols, between a queue pair of the card and the connections of the core.
 //
 // lwIP is written for one machine with one interface. Here each core has an instance of lwIP, and all instances act as one machine. The
 // first core handles packets without ports (ARP, fragments) and packets for the whole machine (DHCP, IGMP). The other cores pass such
 // packets on to the first core, which publishes addresses and neighbours to them. Handlers' requests are collected during an event and
-// executed at its end. So segments are full, data carries acknowledgements, and no request re-enters lwIP. Internal to net/.
+// executed at its end. So segments are full, and data carries acknowledgements. Internal to net/.
 #pragma once
 
 #include <algorithm>
@@ -21,20 +21,25 @@
 #include "kernel/intrusive_queue.hpp"
 #include "kernel/net_device.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/policy.hpp"
 #include "kernel/timer.hpp"
 #include "lwip/netif.h"
 #include "lwip/pbuf.h"
 #include "net/connection_state.hpp"
 #include "net/groups.hpp"
+#include "net/listeners.hpp"
 #include "net/lwip/lwip_hooks.h"
 #include "net/network.hpp"
-#include "net/segment_joiner.hpp"
 #include "net/stack_ipv6.hpp"
 #include "net/stack_memory.hpp"
+#include "net/tcp/answer_limit.hpp"
+#include "net/tcp/connection_table.hpp"
+#include "net/tcp/path_mtu.hpp"
+#include "net/tcp/time_wait.hpp"
+#include "net/tcp/timer_heap.hpp"
 
 struct memp_per_core;
 struct stats_;
-struct tcp_pcb;
 struct udp_pcb;
 
 namespace neap::net {
@@ -72,9 +77,7 @@ struct Addresses {
 /// The times at which a stack wakes its core for each purpose (stack_timers.cpp), in milliseconds of the boot clock.
 struct StackTimes {
   static constexpr std::uint64_t never = ~std::uint64_t{0};
-  std::uint64_t tcp = never;         ///< every 50 ms while `tcp_ticking`; otherwise the next check of idle connections and TIME-WAIT
-  std::uint64_t tcp_counted = 0;     ///< lwIP's count of ticks is correct up to this time
-  bool tcp_ticking = false;          ///< a connection has work pending
+  std::uint64_t time_wait = never;   ///< the end of connections in TIME-WAIT, in coarse steps
   std::uint64_t arp = never;         ///< every 1 s while a request is unanswered
   std::uint64_t arp_last = 0;        ///< the ages of ARP entries are correct up to this time
   std::uint64_t reassembly = never;  ///< every 1 s for 16 s after a fragment
@@ -87,6 +90,15 @@ struct StackTimes {
   std::uint8_t dhcp_state = 0;        ///< lwIP's DHCP state at the end of the last event
 };
 
+/// A segment without payload that belongs to no connection, or to one that ends.
+struct BareSegment {
+  SegmentAddresses sent;  ///< of this segment
+  std::uint32_t sequence = 0, acknowledgement = 0;
+  unsigned flags = 0;
+  std::uint16_t window = 0;
+  std::span<const std::byte> options{};
+};
+
 class Stack final : public FrameReceiver {
  public:
   /// The number of card buffers that handlers and out-of-order queues may hold. Above it, retained payload is copied, so that a slow peer
@@ -94,7 +106,7 @@ class Stack final : public FrameReceiver {
   static constexpr unsigned held_buffers_max = 128;
   static constexpr unsigned held_buffers_hard_max = 512;
   /// The maximum number of pieces in a frame; the card's own limit may be lower.
-  static constexpr unsigned pieces_max = SegmentJoiner::pieces_max;
+  static constexpr unsigned pieces_max = 40;
 
   /// MUST be called on `core`.
   Stack(StackGroup& group, unsigned core);
@@ -109,7 +121,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] netif& interface() noexcept { return netif_; }
   [[nodiscard]] StackIpv6& ipv6() noexcept { return ipv6_; }
   [[nodiscard]] CountersOf<Counter>& counters() noexcept { return counters_; }
-  [[nodiscard]] Waits waits() const noexcept;
+  [[nodiscard]] Waits waits() noexcept;
   /// MAY be called on any core, but MUST NOT be called while the network is taken down.
   [[nodiscard]] static Counters counters_of(unsigned core) noexcept;
 
@@ -143,11 +155,6 @@ class Stack final : public FrameReceiver {
     checks_due_ = true;
     end_of_event_.request();
   }
-  /// Brings lwIP's time up to date, because lwIP's ticks stop while no connection needs them. MUST be called before any lwIP function that
-  /// uses its time. With `for_tcp` the ticks start again, because TCP may have work pending after this event.
-  void wake_clock(bool for_tcp) noexcept {
-    if (!times_.tcp_ticking) end_pause(for_tcp);
-  }
   /// Brings the lease's time up to date. MUST be called before any function that may change the lease.
   void wake_lease_clock() noexcept;
 
@@ -156,7 +163,7 @@ class Stack final : public FrameReceiver {
   void charge(std::size_t before, std::size_t now) noexcept;
   /// True if the core is short of memory and the connection holds more than its share of the core's limit.
   [[nodiscard]] bool refuses(const ConnectionState& connection) const noexcept;
-  [[nodiscard]] bool memory_short() const noexcept { return neap_lwip_memory_short != 0; }
+  [[nodiscard]] bool memory_short() const noexcept { return memory_short_; }
   /// False if neither memory nor card buffers are short, for payload in `more` buffers.
   [[nodiscard]] bool may_be_short(unsigned more) const noexcept { return memory_short() || held_buffers_ + more > held_buffers_max; }
   /// The number of buffers for which `may_be_short` is false.
@@ -168,8 +175,10 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool card_buffers_short(bool retains, unsigned more = 0) const noexcept {
     return held_buffers_ + more > (retains ? held_buffers_max : held_buffers_hard_max);
   }
-  /// Returns a copy of `header` and `chain` as one pbuf on the heap, without unused room; null without memory. Does not free `chain`.
-  [[nodiscard]] pbuf* copy_of(const pbuf& chain, const void* header = nullptr, std::uint16_t header_bytes = 0) noexcept;
+  /// Returns a copy of `chain` as one pbuf on the heap, without unused room; null without memory. Does not free `chain`.
+  [[nodiscard]] pbuf* copy_of(const pbuf& chain) noexcept;
+  /// Returns a copy of `data` in a receive buffer on the heap, which counts as held; null without memory.
+  [[nodiscard]] ReceiveBuffer* copy_of(const Buffer& data) noexcept;
   /// Releases a receive buffer that was allocated on the heap, not in the card's pool.
   static void free_heap_buffer(ReceiveBuffer* buffer) noexcept;
   /// Returns the number of bytes of memory that a receive buffer occupies.
@@ -181,16 +190,8 @@ class Stack final : public FrameReceiver {
     require(datagram_bytes_ >= bytes, "no more bytes of datagrams are released than are held", bytes);
     charge(datagram_bytes_, datagram_bytes_ - bytes), datagram_bytes_ -= bytes;
   }
-  /// With false, lwIP handles and makes all segments (for tests that compare lwIP with the short path).
-  void use_short_path(bool use) noexcept {
-    short_path_ = use;
-    makes_segments_ = use && limits_.checksum_offload;
-  }
-  /// Sets the count of `lwip_uses` (for tests).
-  void begin_lwip_uses_at(std::uint32_t uses) noexcept {
-    begin_lwip_uses();
-    lwip_uses_ = uses;
-  }
+  /// With false, `ConnectionState::input` handles all segments (for tests that compare it with the short path).
+  void use_short_path(bool use) noexcept { short_path_ = use; }
   /// Sets the limit of the core's held memory, above which payload is refused (for tests).
   void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes, checks_due_ = true; }
 
@@ -200,26 +201,67 @@ class Stack final : public FrameReceiver {
     counters_.half_open.add(static_cast<std::uint64_t>(std::int64_t{change}));
   }
 
-  /// Removes the connection from those that arriving segments find without lwIP.
-  void forget_addresses(const ConnectionState& connection) noexcept {
-    ConnectionState*& cached = found_[connection.sent_addresses().reversed().hash(found_bits)];
-    if (cached == &connection) cached = nullptr;
-  }
-
   // For connections (connection.cpp).
   /// Of the frames that connections make without lwIP.
   [[nodiscard]] const CommonHeaders& common_headers() const noexcept { return common_headers_; }
-  /// How often lwIP has run on this core, and so may have changed any connection. Never 0.
-  [[nodiscard]] std::uint32_t lwip_uses() const noexcept { return lwip_uses_; }
-  /// MUST be called before lwIP runs, except for functions that change nothing that `ConnectionState::is_ordinary` reads, and no time or
-  /// address of the stack.
-  void note_lwip_use() noexcept {
-    if (++lwip_uses_ == 0) [[unlikely]]
-      begin_lwip_uses();
-    checks_due_ = true;
+  // Time. A core's events are short, so each event has one time.
+  /// The boot clock in microseconds, as read in this event.
+  [[nodiscard]] std::uint64_t now_us() noexcept {
+    if (now_us_ == 0) [[unlikely]]
+      read_clock();
+    return now_us_;
   }
-  /// Returns the number of acknowledgements that were dropped because the segment that is being handled supersedes them.
-  [[nodiscard]] unsigned take_merged() noexcept { return std::exchange(merged_acknowledgements_, 0U); }
+  /// The clock of timestamps.
+  [[nodiscard]] std::uint32_t now_ms() noexcept {
+    if (now_us_ == 0) [[unlikely]]
+      read_clock();
+    return now_ms_;
+  }
+  [[nodiscard]] std::uint32_t now_s() noexcept { return static_cast<std::uint32_t>(now_us() / 1'000'000); }
+  /// Calls `ConnectionState::on_timer` at `due_us` at the latest. 4 instructions if an earlier call is due already.
+  void arm(ConnectionState& connection, std::uint64_t due_us) noexcept {
+    const tcp::TimerNode& node = connection;
+    if (node.due_us != 0 && node.due_us <= due_us) [[likely]]
+      return;
+    arm_earlier(connection, due_us);
+  }
+
+  // Segments (stack_segments.cpp).
+  [[nodiscard]] tcp::ConnectionTable<ConnectionState>& table() noexcept { return table_; }
+  [[nodiscard]] tcp::AnswerLimit& challenge_limit() noexcept { return challenge_limit_; }
+  [[nodiscard]] tcp::PathMtuCache& path_mtu_cache() noexcept { return path_mtu_cache_; }
+  [[nodiscard]] std::size_t time_waits() const noexcept { return time_wait_.count(); }
+  [[nodiscard]] bool is_in_time_wait(const SegmentAddresses& key) noexcept { return time_wait_.contains(key, now_us()); }
+  [[nodiscard]] bool listens(std::uint16_t port) const noexcept { return find_listener(port) != nullptr; }
+  /// Makes a connection, which segments do not find yet. Returns null without memory, or if the core has as many as it may have.
+  [[nodiscard]] ConnectionState* make_connection(const SegmentAddresses& key, bool control) noexcept;
+  void insert(ConnectionState& connection) noexcept;
+  /// No segment finds the connection from now on, and no timer.
+  void remove(ConnectionState& connection) noexcept;
+  /// Schedules the end of connections in TIME-WAIT.
+  void note_time_wait() noexcept;
+  void enter_time_wait(const SegmentAddresses& key, const tcp::TimeWaitNumbers& numbers) noexcept;
+  void send_bare(const BareSegment& segment) noexcept;
+  /// RFC 9293, 3.10.7.1.
+  void answer_by_reset(const IncomingSegment& segment) noexcept;
+  /// Returns false if the next hop's address is not known. `remote`: as in a packet.
+  [[nodiscard]] bool find_neighbour(std::uint32_t remote, std::uint8_t (&mac)[6]) noexcept;
+  void ask_for_neighbour(std::uint32_t remote) noexcept;
+  [[nodiscard]] bool has_route(Ipv4Address remote) const noexcept { return next_hop_of(std::byteswap(remote.value)) != 0; }
+  [[nodiscard]] bool offloads_checksums() const noexcept { return offloads_checksums_; }
+  /// Fills in the checksums of a frame with complete headers in its first piece.
+  void fill_in_checksums(TransmitPieces pieces) noexcept;
+  /// Sends a copy of a segment, perhaps when the neighbour's address is known. Returns false without memory.
+  [[nodiscard]] bool send_copy_of(OutgoingSegment& segment, bool resolved) noexcept;
+  void count_long_segment(std::uint32_t frames) noexcept {
+    counters_.joined_frames.add();
+    counters_.joined_segments.add(frames);
+  }
+  /// Reports TX completions, before segments are sent again.
+  void reap() noexcept {
+    if (frames_in_flight_ != 0) sender_->reap();
+  }
+
   void mark_dirty(ConnectionState& connection) noexcept {
     mark_dirty_at_receipt(connection);
     end_of_event_.request();
@@ -237,23 +279,35 @@ class Stack final : public FrameReceiver {
     if (held_buffers_ > held_max) [[unlikely]]
       counters_.receive_held_max.add(held_buffers_ - held_max);
   }
-  /// True if a connection may make segments without lwIP. The card then has to fill in their checksums.
-  [[nodiscard]] bool makes_segments() const noexcept { return makes_segments_; }
-  /// True if a segment may be longer than the MSS, because the card cuts it up (`tso=chain`).
+  /// True if a segment may be longer than the MSS, because the card cuts it up (`tso`).
   [[nodiscard]] bool sends_long_segments() const noexcept {
-    return segmentation_.load(std::memory_order_relaxed) == policy::Segmentation::chain;
+    return segmentation_.load(std::memory_order_relaxed) != policy::Segmentation::off;
+  }
+  /// True if such a segment has its payload in one piece (`tso=copy`).
+  [[nodiscard]] bool copies_long_segments() const noexcept {
+    return segmentation_.load(std::memory_order_relaxed) == policy::Segmentation::copy;
   }
   /// The maximum number of pieces in a frame, its headers included.
   [[nodiscard]] unsigned pieces_limit() const noexcept { return std::min<unsigned>(pieces_max, limits_.transmit_pieces_max); }
-  /// Passes a segment to the card, behind all earlier frames. `control`: it belongs to control. Returns false if the card did not take it;
-  /// this is counted.
-  [[nodiscard]] bool send_segment(OutgoingSegment& segment, bool control) noexcept;
-  /// As `send_segment`. The card cuts the segment into segments of `segment_bytes`; 0: it is one frame.
-  [[nodiscard]] bool send_long_segment(OutgoingSegment& segment, std::uint16_t segment_bytes, bool control) noexcept;
-  /// From now on, frames that lwIP sends are shown to `connection`, which keeps their headers; null: to none.
-  void remember_headers_of(ConnectionState* connection) noexcept { shown_to_ = connection; }
+  /// Passes a segment's frame to the card, which then has a reference to the segment. `control`: it belongs to control. Returns false if
+  /// the card has no room. A frame that the card refuses for good counts as lost on the way.
+  [[nodiscard]] bool send_frame(OutgoingSegment& segment, TransmitPieces pieces, std::uint32_t bytes, TransmitOffload offload,
+                                bool control) noexcept {
+    if (transmitting_stopped_) [[unlikely]]
+      return true;
+    const auto token = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&segment) | segment_token);
+    if (const auto taken = sender_->transmit(pieces, offload, token); !taken.has_value()) [[unlikely]]
+      return count_refused(taken.error());
+    ++segment.references;
+    const FramesSent sent = frames_sent(bytes, offload);
+    counters_.segments_sent.add(sent.frames);
+    count_sent(sent, control);
+    return true;
+  }
+  /// `settle` is called when the card has room again, and in any case after a while.
   void mark_blocked(ConnectionState& connection) noexcept {
     if (!is_queued<BlockedLink>(connection)) blocked_.push_back(connection);
+    arm(connection, now_us() + retry_us);
   }
   void mark_gone(ConnectionState& connection) noexcept;
   void add(const ConnectionState& connection) noexcept;
@@ -269,8 +323,6 @@ class Stack final : public FrameReceiver {
   }
   [[nodiscard]] std::size_t connections() const noexcept { return counters_.connections_open.value(); }
 
-  /// Handles lwIP's report that a connection has arrived at a listener. `pcb` is null if there was no memory for the connection.
-  static err_t accepted(void* listener, tcp_pcb* pcb) noexcept;
   [[nodiscard]] Result<void> listen(std::uint16_t port, const std::function<std::unique_ptr<ConnectionHandler>(Connection&)>& acceptor);
   void stop_listening(std::uint16_t port) noexcept;
 
@@ -293,20 +345,11 @@ class Stack final : public FrameReceiver {
 
  private:
   friend class StackIpv6;
-  friend struct CookieCallbacks;
   friend struct DatagramCallbacks;
   struct DatagramPort {
     DatagramReceiver receiver;
     udp_pcb* pcb = nullptr;
     DatagramPort* next = nullptr;
-  };
-  struct Listener {
-    std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor;
-    tcp_pcb* pcb = nullptr;
-    std::uint16_t port = 0;
-    std::uint64_t cookie_sent_ms = 0;  ///< when the last cookie was sent; 0: never
-    std::uint64_t overflow_ms = 0;     ///< when the backlog was last full; 0: never
-    Listener* next = nullptr;
   };
   /// An ARP entry that this core has published to the other cores (stack_neighbours.cpp).
   struct PublishedNeighbour {
@@ -317,7 +360,24 @@ class Stack final : public FrameReceiver {
 
   [[nodiscard]] static ReceiveBuffer* allocate_heap_buffer(std::size_t bytes) noexcept;
   void evict() noexcept;
-  void begin_lwip_uses() noexcept;
+  void read_clock() noexcept;
+  void arm_earlier(ConnectionState& connection, std::uint64_t due_us) noexcept;
+  void arm_tcp_timer() noexcept;
+  void tcp_timer_fired() noexcept;
+  [[nodiscard]] bool count_refused(ErrorCode error) noexcept;
+  /// The address to which packets for `remote` go on the link, as in a packet; 0: there is no route.
+  [[nodiscard]] std::uint32_t next_hop_of(std::uint32_t remote) const noexcept;
+  [[nodiscard]] Listener* find_listener(std::uint16_t port) const noexcept;
+  /// Handles a TCP segment in a frame that is not a fragment.
+  void input_tcp(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;
+  /// Handles a segment without a connection.
+  void input_without_connection(IncomingSegment& segment) noexcept;
+  void input_syn(Listener& listener, IncomingSegment& segment, std::uint32_t initial_at_least) noexcept;
+  void send_cookie(Listener& listener, const IncomingSegment& segment) noexcept;
+  /// Returns true if the segment has made a connection.
+  bool take_cookie(Listener& listener, IncomingSegment& segment) noexcept;
+  /// Handles an ICMP error that quotes a TCP segment. Any core MAY get it.
+  void input_icmp(const ReceiveBuffer& frame, std::size_t bytes, ReceiveInfo info) noexcept;
   void note_asked(const pbuf& arp) noexcept;
   /// Returns true if this core sent an ARP request for the address and no answer was published since then. MAY be called on any core.
   [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
@@ -326,8 +386,6 @@ class Stack final : public FrameReceiver {
   /// Counts the first frame's bytes. If it has an ordinary segment of an open connection, handles it, and perhaps frames behind it
   /// (connection_receiving.cpp). Returns the number of handled frames.
   [[nodiscard]] unsigned take_in_segments(std::span<const ReceivedFrame> received) noexcept;
-  /// Returns the open connection of a received segment; null if there is none.
-  [[nodiscard]] ConnectionState* find(const SegmentAddresses& addresses) noexcept;
   void take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
@@ -346,7 +404,6 @@ class Stack final : public FrameReceiver {
   /// Passes a frame to the card. The pbuf `held` is freed when the card has read the frame. Returns ERR_MEM if there is no room, ERR_IF if
   /// the card refused the frame for good. Both errors are counted.
   [[nodiscard]] err_t give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, std::uint32_t bytes) noexcept;
-  [[nodiscard]] bool send_pieces(OutgoingSegment& segment, TransmitPieces pieces, TransmitOffload offload, bool control) noexcept;
   void count_sent(FramesSent sent, bool control) noexcept {
     if (control) [[unlikely]]
       count_control_sent(sent);
@@ -355,32 +412,31 @@ class Stack final : public FrameReceiver {
     counters_.bytes_sent.add(sent.bytes);
   }
   void count_control_sent(FramesSent sent) noexcept;
-  /// Passes the frame in `joiner_` to the card. Returns false if there is no room; the frame then stays in `joiner_`.
-  bool send_held() noexcept;
   void end_of_event() noexcept;
   void begin_checks() noexcept;
+  [[nodiscard]] static const char* segmentation_unsupported(const NetDeviceLimits& limits) noexcept;
   /// Settles all connections with work for the end of this event (connection_sending.cpp).
   void settle_dirty() noexcept;
   void check_at_event_end() noexcept;
+  /// Resets connections with another address than `connections_address_`.
+  void reset_connections_of_others() noexcept;
   void finish_gone() noexcept;
   void publish_addresses() noexcept;
   void update_timers() noexcept;
   void timer_fired() noexcept;
-  void make_up_ticks(std::uint64_t now) noexcept;
-  void end_pause(bool for_tcp) noexcept;
-  void tcp_tick(std::uint64_t now) noexcept;
   void age_neighbours(std::uint64_t now) noexcept;
   void count_lease_seconds(std::uint64_t now) noexcept;
 
   [[nodiscard]] Counters snapshot() const noexcept;
 
   static constinit thread_local Stack* current_;
+  static constexpr std::uintptr_t segment_token = 1;  ///< marks the card's token of an OutgoingSegment; others are pbufs
+  static constexpr std::uint64_t retry_us = 50'000;
 
   StackGroup& group_;
   const unsigned core_;
   const NetDeviceLimits limits_;
   FrameSender* sender_ = nullptr;
-  SegmentJoiner joiner_{limits_};
   const std::atomic<policy::Segmentation>& segmentation_;
   netif netif_{};
   CommonHeaders common_headers_{};
@@ -388,7 +444,8 @@ class Stack final : public FrameReceiver {
   unsigned held_buffers_ = 0;
   unsigned frames_in_flight_ = 0;  ///< frames that the card holds
   bool transmitting_stopped_ = false;
-  bool short_path_ = true, makes_segments_ = limits_.checksum_offload;
+  bool short_path_ = true, memory_short_ = false;
+  const bool offloads_checksums_ = limits_.checksum_offload;
   std::size_t memory_limit_bytes_ = memory::core_limit_bytes();
   std::size_t datagram_bytes_ = 0;  ///< held by receivers of datagrams
   unsigned heavy_connections_ = 0;  ///< connections that hold more than the guaranteed amount
@@ -405,13 +462,17 @@ class Stack final : public FrameReceiver {
   IntrusiveQueue<ConnectionState, QueueLink> dirty_;      ///< connections with work for the end of this event
   IntrusiveQueue<ConnectionState, BlockedLink> blocked_;  ///< connections that wait for room or memory; oldest first
   IntrusiveQueue<ConnectionState, QueueLink> gone_;       ///< connections whose `closed` is called in the next event
-  std::uint32_t evict_from_ = 0;  ///< the chain of lwIP's hash table at which the next search for a connection to reset begins
-  ConnectionState* shown_to_ = nullptr;
-  static constexpr unsigned found_bits = 11;
-  /// The connection that a segment was last for, by the hash of its addresses. It saves lwIP's lookup, which is 30 instructions longer.
-  std::array<ConnectionState*, std::size_t{1} << found_bits> found_{};
-  std::uint32_t lwip_uses_ = 1;
-  unsigned merged_acknowledgements_ = 0;
+  std::uint32_t evict_from_ = 0;           ///< the chain of the table at which the next search for a connection to reset begins
+  std::uint32_t connections_address_ = 0;  ///< the machine's address, as in a packet
+  std::uint64_t now_us_ = 0;               ///< the time of this event; 0: not read yet
+  std::uint32_t now_ms_ = 0;
+  tcp::ConnectionTable<ConnectionState> table_;
+  tcp::TimeWaitTable<SegmentAddresses> time_wait_;
+  tcp::TimerHeap timers_;
+  Timer tcp_timer_;
+  std::uint64_t tcp_timer_due_us_ = tcp::TimerHeap::never;
+  tcp::AnswerLimit challenge_limit_{tcp::challenges_per_second}, reset_limit_{tcp::resets_per_second};
+  tcp::PathMtuCache path_mtu_cache_;
   bool retry_blocked_ = false;
   bool checks_due_ = true;  ///< an event may have changed more than the state of open connections without lwIP
   struct FinishNode : RemoteNode {

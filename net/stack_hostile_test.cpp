@@ -42,7 +42,7 @@ void flood(TwoMachines& world, std::uint16_t port, unsigned first, unsigned coun
   arrive_all(world, std::move(frames));
 }
 
-// Each of 200 peers sends a full window of bytes, in total 50 MB, to an application that does not read. Other clients must not be affected.
+// Each of 200 peers sends a full window of bytes, in total 13 MB, to an application that does not read. Other clients must not be affected.
 TEST(Hostile, UnreadRequestsDoNotStopACore) {
   constexpr unsigned attackers = 200;
   std::atomic<int> answers{0};  // declared before `world`, whose tap uses it until `world` is destroyed
@@ -74,7 +74,7 @@ TEST(Hostile, UnreadRequestsDoNotStopACore) {
     if (refused.has_value()) break;
   }
   EXPECT_TRUE(HostMachine::settled([&] { return received.load(); }, 500ms).has_value());
-  EXPECT_GT(received, std::size_t{32} * 1024 * 1024);
+  EXPECT_GT(received, std::size_t{10} * 1024 * 1024);
   world.machine.on(0, [&] {  // the core that sends
     world.server_card.tap([&](const Bytes& frame) {
       if (is_arp(frame, 2)) ++answers;

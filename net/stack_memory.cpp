@@ -6,10 +6,9 @@
 
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/panic.hpp"
-#include "lwip/priv/tcp_priv.h"
+#include "lwip/pbuf.h"
+#include "net/received_piece.hpp"
 #include "net/stack.hpp"
-
-constinit thread_local u8_t neap_lwip_memory_short = 0;
 
 namespace neap::net {
 
@@ -25,7 +24,7 @@ void Stack::charge(std::size_t before, std::size_t now) noexcept {
   if (held > counters_.held_bytes_max.value()) counters_.held_bytes_max.add(held - counters_.held_bytes_max.value());
   heavy_connections_ += static_cast<unsigned>(now > memory::connection_guarantee_bytes);
   heavy_connections_ -= static_cast<unsigned>(before > memory::connection_guarantee_bytes);
-  neap_lwip_memory_short = held > memory_limit_bytes_ ? 1 : 0;
+  memory_short_ = held > memory_limit_bytes_;
   if (memory_short()) [[unlikely]]
     checks_due_ = true;  // `evict`
 }
@@ -46,10 +45,9 @@ void Stack::evict() noexcept {
   ConnectionState* heaviest = nullptr;
   const std::uint64_t candidates = std::min<std::uint64_t>(memory::reset_candidates, counters_.connections_open.value());
   std::uint64_t seen = 0;
-  for (std::uint32_t chains = 0; chains < TCP_PCB_HASH_SIZE && seen < candidates; ++chains) {
-    for (const tcp_pcb* pcb = tcp_pcb_hash_first(evict_from_++); pcb != nullptr; pcb = pcb->hash_next) {
-      ConnectionState* const connection = ConnectionState::of(*pcb);
-      if (connection == nullptr) continue;
+  for (std::uint32_t chains = 0; chains < table_.chains() && seen < candidates; ++chains) {
+    for (ConnectionState* connection = table_.first_of(evict_from_++); connection != nullptr; connection = connection->chain_next) {
+      if (connection->listener() != nullptr) continue;
       ++seen;
       if (connection->control()) continue;
       if (connection->charged_bytes() > (heaviest != nullptr ? heaviest->charged_bytes() : memory::connection_guarantee_bytes))
@@ -61,24 +59,20 @@ void Stack::evict() noexcept {
   heaviest->request_abort();
 }
 
-pbuf* Stack::copy_of(const pbuf& chain, const void* header, std::uint16_t header_bytes) noexcept {
-  ReceiveBuffer* const copy = allocate_heap_buffer(std::size_t{header_bytes} + chain.tot_len);
+ReceiveBuffer* Stack::copy_of(const Buffer& data) noexcept {
+  ReceiveBuffer* const copy = allocate_heap_buffer(data.bytes());
   if (copy == nullptr) return nullptr;
-  if (header_bytes > 0) std::memcpy(copy->data, header, header_bytes);
-  const std::size_t copied = pbuf_copy_partial(&chain, copy->data + header_bytes, chain.tot_len, 0);
+  data.peek({copy->data, data.bytes()});
+  hold_buffer(*copy);
+  return copy;
+}
+
+pbuf* Stack::copy_of(const pbuf& chain) noexcept {
+  ReceiveBuffer* const copy = allocate_heap_buffer(chain.tot_len);
+  if (copy == nullptr) return nullptr;
+  const std::size_t copied = pbuf_copy_partial(&chain, copy->data, chain.tot_len, 0);
   require(copied == chain.tot_len, "a pbuf chain holds its total length", copied);
   return wrap(copy);
 }
 
 }  // namespace neap::net
-
-// If the window is closed, nothing is refused here: lwIP drops the payload and answers it, as RFC 9293, 3.8.6.1 requires for window probes.
-extern "C" int neap_lwip_refuse_payload(const tcp_pcb* pcb, u16_t) {
-  using namespace neap::net;
-  const ConnectionState* const connection = ConnectionState::of(*pcb);
-  if (pcb->state < ESTABLISHED || connection == nullptr || pcb->rcv_wnd == 0) return 0;
-  Stack& stack = *Stack::here();
-  if (!stack.refuses(*connection)) return 0;
-  stack.counters().payload_refused.add();
-  return 1;
-}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Passes a received frame to lwIP, or to the core that handles it. Frames of open connections mostly do not come here
+// Passes a received frame to TCP or lwIP, or to the core that handles it. Frames of open connections mostly do not come here
 // (connection_receiving.cpp).
 #include <algorithm>
 #include <cstdlib>
@@ -12,7 +12,6 @@
 #include "kernel/panic.hpp"
 #include "lwip/etharp.h"
 #include "lwip/ip.h"
-#include "lwip/priv/tcp_priv.h"
 #include "lwip/prot/ethernet.h"
 #include "lwip/prot/iana.h"
 #include "lwip/prot/ip4.h"
@@ -30,6 +29,7 @@ struct FrameHeaders {
   bool fragment = false;
   bool tcp = false;
   bool igmp = false;
+  bool icmp = false;
   bool for_dhcp_client = false;
 };
 
@@ -54,6 +54,7 @@ std::uint16_t read_u16(const std::byte* at) noexcept {
   if (headers.tcp) [[likely]]
     return headers;
   headers.igmp = protocol == IP_PROTO_IGMP;
+  headers.icmp = protocol == IP_PROTO_ICMP;
   const std::size_t ip_bytes = (std::to_integer<std::size_t>(ip[0]) & 0xF) * 4;
   if (protocol == IP_PROTO_UDP && bytes >= ethernet_bytes + ip_bytes + udp_destination_port + 2) {
     headers.for_dhcp_client = read_u16(ip + ip_bytes + udp_destination_port) == LWIP_IANA_PORT_DHCP_CLIENT;
@@ -149,23 +150,27 @@ void Stack::take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) n
 // Accepts every frame that this core handles, from the card or passed on by another core. A layer 4 checksum covers the whole datagram, so
 // the card's verdict on a fragment is ignored. lwIP checks the sum after reassembly.
 [[gnu::always_inline]] inline void Stack::accept(ReceiveBuffer* frame, const FrameHeaders& headers, ReceiveInfo info) noexcept {
+  std::size_t frame_bytes = 0;
+  for (const ReceiveBuffer* piece = frame; piece != nullptr; piece = piece->next) frame_bytes += piece->bytes;
   if (headers.igmp) groups_dirty_ = true;
   if (headers.fragment) {
     times_.reassembly_until = BootClock::now().time_since_epoch() / std::chrono::milliseconds(1) + reassembly_ms;
     info = ReceiveInfo(info.ip_checksum_good() ? ReceiveInfo::ip_good : 0);
   }
   if (headers.ethertype == ETHTYPE_ARP) arp_dirty_ = true;
-  wake_clock(headers.tcp);
+  static_cast<void>(now_us());  // brings the ages of neighbours up to date
+  if (headers.tcp && !headers.fragment) return input_tcp(frame, frame_bytes, info);
+  if (headers.icmp && !headers.fragment) input_icmp(*frame, frame_bytes, info);
   if (headers.for_dhcp_client) wake_lease_clock();
   input(frame, info);
 }
 
 void Stack::input(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
-  note_lwip_use();
+  want_checks();
   // The interface's flags name the checksums that lwIP has to check. They are set for each frame, because lwIP handles one at a time.
   std::uint16_t checks = checksum_base_;
   if (info.ip_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~NETIF_CHECKSUM_CHECK_IP);
-  if (info.l4_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~(NETIF_CHECKSUM_CHECK_TCP | NETIF_CHECKSUM_CHECK_UDP));
+  if (info.l4_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~NETIF_CHECKSUM_CHECK_UDP);
   NETIF_SET_CHECKSUM_CTRL(&netif_, checks);
   pbuf* const chain = wrap(frame);
   if (netif_.input(chain, &netif_) != ERR_OK) {
@@ -181,9 +186,9 @@ pbuf* Stack::wrap(ReceiveBuffer* frame) noexcept {
     ReceiveBuffer* const next = std::exchange(frame->next, nullptr);
     hold_buffer(*frame);
     ReceivedPiece& piece = ReceivedPiece::make(*frame);
-    piece.custom_free_function = &pbuf_freed;
+    piece.custom.custom_free_function = &pbuf_freed;
     const auto bytes = static_cast<std::uint16_t>(frame->bytes);
-    pbuf* const own = pbuf_alloced_custom(PBUF_RAW, bytes, PBUF_REF, &piece, frame->data, bytes);
+    pbuf* const own = pbuf_alloced_custom(PBUF_RAW, bytes, PBUF_REF, &piece.custom, frame->data, bytes);
     if (chain == nullptr) {
       chain = own;
     } else {
@@ -257,16 +262,24 @@ bool Stack::pass_on_reassembled(pbuf* datagram) noexcept {
     if (!ours) pbuf_free(datagram);
     return !ours;
   }
-  if (IPH_PROTO(ip) != IP_PROTO_TCP || datagram->tot_len < ip_bytes + TCP_HLEN || group_.cores == 1) return false;
+  if (IPH_PROTO(ip) != IP_PROTO_TCP) return false;
   std::byte ports[4];
-  if (pbuf_copy_partial(datagram, ports, sizeof ports, static_cast<u16_t>(ip_bytes)) != sizeof ports) return false;
+  if (pbuf_copy_partial(datagram, ports, sizeof ports, static_cast<u16_t>(ip_bytes)) != sizeof ports) {
+    counters_.dropped_malformed.add();
+    pbuf_free(datagram);
+    return true;
+  }
   const unsigned core =
       group_.device.receiving_core(lwip_ntohl(ip->src.addr), lwip_ntohl(ip->dest.addr), read_u16(ports), read_u16(ports + 2));
-  if (core == core_ || core < group_.first || core >= group_.first + group_.cores) return false;
-
   ReceiveBuffer* const copy = frame_of(datagram);
   pbuf_free(datagram);
-  pass_on(core, copy, ReceiveInfo(ReceiveInfo::ip_good));
+  if (core != core_ && core - group_.first < group_.cores) {
+    pass_on(core, copy, ReceiveInfo(ReceiveInfo::ip_good));
+  } else if (copy != nullptr) {
+    input_tcp(copy, copy->bytes, ReceiveInfo(ReceiveInfo::ip_good));
+  } else {
+    counters_.dropped_memory.add();
+  }
   return true;
 }
 

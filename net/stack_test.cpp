@@ -238,7 +238,7 @@ TEST(Stack, AnswersAPing) {
 // Invalid frames are dropped and counted, and the machine continues to serve.
 TEST(Stack, SurvivesFramesOfEveryShape) {
   TwoMachinesOptions options = with_cores(2, 1);
-  options.server.checksum_offload = false;  // lwIP checks every frame
+  options.server.checksum_offload = false;  // the stack checks every frame
   TwoMachines world(options);
   world.listen(7, echoing());
   std::mt19937 random(4711);

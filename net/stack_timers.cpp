@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// lwIP's time-outs. One kernel timer serves all of them and is armed only while needed, so an idle core takes no periodic interrupt.
+// Time-outs of the stack. One kernel timer serves all connections, and another one lwIP. Both are armed only while needed, so an idle core
+// takes no periodic interrupt.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -9,7 +10,6 @@
 #include "lwip/etharp.h"
 #include "lwip/igmp.h"
 #include "lwip/ip4_frag.h"
-#include "lwip/priv/tcp_priv.h"
 #include "lwip/prot/dhcp.h"
 #include "net/stack.hpp"
 
@@ -21,7 +21,7 @@ constexpr std::uint64_t arp_ageing_ms = 30 * ARP_TMR_INTERVAL;  // 30 s; entries
 /// Time-outs that may be late are delayed to a multiple of this, so that several time-outs share one wake-up.
 constexpr std::uint64_t coarse_ms = 15'000;
 
-std::uint64_t now_ms() noexcept {
+std::uint64_t boot_ms() noexcept {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(BootClock::now().time_since_epoch()).count());
 }
 
@@ -36,86 +36,50 @@ void want(std::uint64_t& due, bool wanted, std::uint64_t now, std::uint64_t peri
 
 }  // namespace
 
-// --- TCP's ticks -------------------------------------------------------------------------------------------------------------------------
-//
-// lwIP counts its time in calls of tcp_tmr(), one every 50 ms. Each call handles delayed acknowledgements. Every second call (a "slow" tick
-// of 100 ms) handles everything else. These ticks start when TCP has work pending and stop when no connection needs them. While they are
-// stopped, `tcp_ticks` (lwIP's count of slow ticks) does not change. So the next event first adds the missed slow ticks to `tcp_ticks`.
-// Round trips are measured only while ticks run.
-
-namespace {
-
-constexpr std::uint64_t slow_tick_ms = TCP_SLOW_INTERVAL;
-
-/// True if a time-out of the connection may become due within seconds, even if no frame arrives and the application does nothing.
-bool needs_ticks(const tcp_pcb& pcb) noexcept {
-  const bool waits_long = pcb.state == ESTABLISHED || pcb.state == CLOSE_WAIT || (pcb.state == FIN_WAIT_2 && pcb.pollinterval == 0);
-  return !waits_long || pcb.unacked != nullptr || pcb.unsent != nullptr || pcb.ooseq != nullptr || pcb.persist_backoff > 0 ||
-         (pcb.flags & (TF_ACK_DELAY | TF_ACK_NOW | TF_CLOSEPEND | TF_NAGLEMEMERR)) != 0;
+// --- TCP ---------------------------------------------------------------------------------------------------------------------------------
+void Stack::read_clock() noexcept {
+  now_us_ = static_cast<std::uint64_t>(BootClock::now().time_since_epoch() / std::chrono::microseconds(1));
+  const std::uint64_t now = now_us_ / 1000;
+  now_ms_ = static_cast<std::uint32_t>(now);
+  end_of_event_.request();  // `end_of_event` forgets the time
+  if (times_.arp_last != 0) age_neighbours(now);
 }
 
-/// Returns the number of slow ticks until tcp_slowtmr() regards `pcb` as idle for longer than `limit_ms`.
-std::uint64_t ticks_until(const tcp_pcb& pcb, std::uint64_t limit_ms) noexcept {
-  const std::uint64_t limit = limit_ms / slow_tick_ms + 1;
-  const std::uint32_t idle = tcp_ticks - pcb.tmr;
-  return limit > idle ? limit - idle : 1;
+void Stack::arm_earlier(ConnectionState& connection, std::uint64_t due_us) noexcept {
+  timers_.arm(connection, due_us);
+  if (due_us < tcp_timer_due_us_) arm_tcp_timer();
 }
 
-/// Returns the number of slow ticks until the next time-out of an idle connection; `never` if there is none. All connections MUST be idle.
-std::uint64_t ticks_until_due() noexcept {
-  std::uint64_t ticks = StackTimes::never;
-  for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
-    if (!ip_get_option(pcb, SOF_KEEPALIVE) || (pcb->state != ESTABLISHED && pcb->state != CLOSE_WAIT)) continue;
-    const std::uint64_t probes = pcb->keep_cnt_sent * std::uint64_t{TCP_KEEPINTVL_DEFAULT};
-    ticks = std::min(ticks, ticks_until(*pcb, TCP_KEEPIDLE_DEFAULT + probes));
+void Stack::arm_tcp_timer() noexcept {
+  const std::uint64_t due_us = timers_.due_us();
+  if (due_us == tcp::TimerHeap::never) return;
+  tcp_timer_due_us_ = due_us;
+  const std::uint64_t now = now_us();
+  tcp_timer_.arm(std::chrono::microseconds(due_us > now ? due_us - now : 0), [this] { tcp_timer_fired(); });
+}
+
+void Stack::tcp_timer_fired() noexcept {
+  require(this_core() == core_, "a stack's timer fires on its own core", core_);
+  tcp_timer_due_us_ = tcp::TimerHeap::never;
+  const std::uint64_t now = now_us();
+  while (tcp::TimerNode* const node = timers_.first()) {
+    if (node->due_us > now) break;
+    timers_.cancel(*node);
+    ConnectionState::of(*node).on_timer(now);
   }
-  for (const tcp_pcb* pcb = tcp_tw_pcbs; pcb != nullptr; pcb = pcb->next) ticks = std::min(ticks, ticks_until(*pcb, 2 * TCP_MSL));
-  return ticks;
+  arm_tcp_timer();
 }
 
-}  // namespace
-
-/// Adds the slow ticks that have passed since `tcp_counted`. Called for times in which the periodic ticks were stopped or late.
-void Stack::make_up_ticks(std::uint64_t now) noexcept {
-  if (now <= times_.tcp_counted) return;
-  const std::uint64_t ticks = (now - times_.tcp_counted) / slow_tick_ms;
-  tcp_ticks += static_cast<u32_t>(ticks);
-  times_.tcp_counted += ticks * slow_tick_ms;
+void Stack::enter_time_wait(const SegmentAddresses& key, const tcp::TimeWaitNumbers& numbers) noexcept {
+  static_cast<void>(time_wait_.add(key, numbers, now_us()));
+  if (times_.time_wait == StackTimes::never) note_time_wait();
 }
 
-void Stack::end_pause(bool for_tcp) noexcept {
-  const std::uint64_t now = now_ms();
-  make_up_ticks(now);
-  age_neighbours(now);
-  if (!for_tcp) return;
-  times_.tcp_ticking = true;
-  times_.tcp = now + TCP_TMR_INTERVAL;
+void Stack::note_time_wait() noexcept {
+  const std::uint64_t due_us = time_wait_.due_us(now_us());
+  if (due_us == 0) return;
+  times_.time_wait = (due_us / 1000 + coarse_ms) / coarse_ms * coarse_ms;
   want_checks();
-}
-
-void Stack::tcp_tick(std::uint64_t now) noexcept {
-  note_lwip_use();
-  if (frames_in_flight_ != 0) sender_->reap();  // lwIP does not retransmit a segment that the card holds
-  if (times_.tcp_ticking) {
-    make_up_ticks(now - TCP_TMR_INTERVAL);  // adds the ticks that a late call missed, so that ages follow the clock
-    times_.tcp_counted += TCP_TMR_INTERVAL;
-    tcp_tmr();
-  } else {
-    make_up_ticks(now);
-    times_.tcp_counted += slow_tick_ms;  // tcp_slowtmr() adds this tick to `tcp_ticks`
-    tcp_slowtmr();
-  }
-  if (!blocked_.empty()) retry_blocked_ = true;
-
-  bool ticks = !blocked_.empty();
-  for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr && !ticks; pcb = pcb->next) ticks = needs_ticks(*pcb);
-  times_.tcp_ticking = ticks;
-  if (ticks) {
-    times_.tcp = now + TCP_TMR_INTERVAL;
-    return;
-  }
-  const std::uint64_t due = ticks_until_due();
-  times_.tcp = due == StackTimes::never ? due : (now + due * slow_tick_ms + coarse_ms - 1) / coarse_ms * coarse_ms;
 }
 
 // --- Neighbours --------------------------------------------------------------------------------------------------------------------------
@@ -177,7 +141,7 @@ void Stack::count_lease_seconds(std::uint64_t now) noexcept {
   }
 }
 
-void Stack::wake_lease_clock() noexcept { count_lease_seconds(now_ms()); }
+void Stack::wake_lease_clock() noexcept { count_lease_seconds(boot_ms()); }
 
 // --- The one timer -----------------------------------------------------------------------------------------------------------------------
 
@@ -186,12 +150,12 @@ void Stack::update_timers() noexcept {
   const dhcp* const lease = primary() ? netif_dhcp_data(&netif_) : nullptr;
   const bool dhcp_waits = lease != nullptr && lease->request_timeout > 0;
   const std::uint8_t dhcp_state = lease != nullptr ? lease->state : std::uint8_t{DHCP_STATE_OFF};
-  const bool changed = times_.tcp < timer_due_ms_ || dhcp_waits != (times_.dhcp_fine != StackTimes::never) ||
+  const bool changed = times_.time_wait < timer_due_ms_ || dhcp_waits != (times_.dhcp_fine != StackTimes::never) ||
                        dhcp_state != times_.dhcp_state || arp_dirty_ || groups_dirty_ || ipv6_.due_ms() != times_.ipv6 ||
                        (times_.reassembly_until != 0 && times_.reassembly == StackTimes::never);
   if (!changed) return;
 
-  const std::uint64_t now = now_ms();
+  const std::uint64_t now = boot_ms();
   times_.ipv6 = ipv6_.due_ms();
   want(times_.dhcp_fine, dhcp_waits, now, DHCP_FINE_TIMER_MSECS);
   if (times_.dhcp_state == DHCP_STATE_OFF) times_.dhcp_counted = now;
@@ -208,12 +172,12 @@ void Stack::update_timers() noexcept {
     } else if (times_.arp_last == 0) {
       times_.arp_last = now;
     }
-    // Entries without an open request need no wake-up; `end_pause` ages them before their next use.
+    // Entries without an open request need no wake-up; `read_clock` ages them before their next use.
     times_.arp = activity == 2 ? std::min<std::uint64_t>(times_.arp, now + ARP_TMR_INTERVAL) : StackTimes::never;
   }
 
   const std::uint64_t due =
-      std::min({times_.tcp, times_.arp, times_.reassembly, times_.groups, times_.ipv6, times_.dhcp_fine, times_.dhcp_coarse});
+      std::min({times_.time_wait, times_.arp, times_.reassembly, times_.groups, times_.ipv6, times_.dhcp_fine, times_.dhcp_coarse});
   if (due == timer_due_ms_) return;
   timer_due_ms_ = due;
   if (due == StackTimes::never) {
@@ -225,12 +189,16 @@ void Stack::update_timers() noexcept {
 
 void Stack::timer_fired() noexcept {
   require(this_core() == core_, "a stack's timer fires on its own core", core_);
-  const std::uint64_t now = now_ms();
+  const std::uint64_t now = boot_ms();
   timer_due_ms_ = StackTimes::never;
   arp_dirty_ = true;  // makes `update_timers` arm the timer again at the end of the event
   want_checks();
   age_neighbours(now);
-  if (times_.tcp <= now) tcp_tick(now);
+  if (times_.time_wait <= now) {
+    time_wait_.expire(now_us(), ~0U);
+    times_.time_wait = StackTimes::never;
+    note_time_wait();
+  }
   if (times_.reassembly <= now) {
     // Ticks that were missed are run too: no tick runs after `reassembly_until`, so a datagram that is not freed here is never freed.
     const std::uint64_t passed = (now - times_.reassembly) / IP_TMR_INTERVAL + 1;
@@ -254,11 +222,20 @@ void Stack::timer_fired() noexcept {
   }
 }
 
-Waits Stack::waits() const noexcept {
-  const std::uint64_t now = now_ms();
+Waits Stack::waits() noexcept {
+  const std::uint64_t now = boot_ms();
   const auto left = [now](std::uint64_t due) -> std::uint64_t { return due == StackTimes::never ? 0 : due > now ? due - now : 1; };
-  return {.tcp_ms = times_.tcp_ticking ? left(times_.tcp) : 0,
-          .connections_ms = times_.tcp_ticking ? 0 : left(times_.tcp),
+  std::uint64_t tcp_ms = 0, connections_ms = left(times_.time_wait);
+  if (tcp::TimerNode* const first = timers_.first(); first != nullptr) {
+    const std::uint64_t first_ms = left((first->due_us + 999) / 1000);
+    if (ConnectionState::of(*first).has_work()) {
+      tcp_ms = first_ms;
+    } else {
+      connections_ms = connections_ms == 0 ? first_ms : std::min(connections_ms, first_ms);
+    }
+  }
+  return {.tcp_ms = tcp_ms,
+          .connections_ms = connections_ms,
           .neighbours_ms = left(times_.arp),
           .reassembly_ms = left(times_.reassembly),
           .groups_ms = left(times_.groups),
@@ -274,10 +251,6 @@ Waits waits() noexcept { return Stack::here() != nullptr ? Stack::here()->waits(
 // --- Functions that lwIP expects from its port -------------------------------------------------------------------------------------------
 extern "C" {
 
-u32_t sys_now(void) { return static_cast<u32_t>(neap::net::now_ms()); }
+u32_t sys_now(void) { return static_cast<u32_t>(neap::net::boot_ms()); }
 void sys_init(void) {}
-
-void tcp_timer_needed(void) {
-  if (neap::net::Stack* const stack = neap::net::Stack::here(); stack != nullptr) stack->want_checks();
-}
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // Passes lwIP's frames to the card: a chain of pbufs becomes the pieces of a frame. The pbufs are freed when the card has read them.
+// Segments are passed by `send_frame`.
 #include <array>
 #include <cstring>
 
@@ -7,8 +8,8 @@
 #include "lwip/prot/ethernet.h"
 #include "lwip/prot/ip4.h"
 #include "lwip/prot/tcp.h"
-#include "net/connection_state.hpp"
 #include "net/control_frames.hpp"
+#include "net/outgoing_segment.hpp"
 #include "net/stack.hpp"
 #include "net/transmit_offload.hpp"
 
@@ -23,14 +24,6 @@ void Stack::count_control_sent(FramesSent sent) noexcept {
 err_t Stack::transmit(pbuf* frame) noexcept {
   if (transmitting_stopped_) return ERR_IF;
   want_checks();
-  if (shown_to_ != nullptr) [[unlikely]]
-    shown_to_->remember_headers(*frame);
-  const policy::Segmentation form = segmentation_.load(std::memory_order_relaxed);
-  if (form != policy::Segmentation::off || joiner_.holds()) {
-    if (joiner_.add(*frame)) return ERR_OK;
-    if (!send_held()) return ERR_MEM;  // the frame must not overtake the held segments
-    if (form != policy::Segmentation::off && joiner_.begin(*frame, form)) return ERR_OK;
-  }
   std::array<TransmitPiece, pieces_max> pieces;
   const unsigned limit = pieces_limit();
   unsigned count = 0;
@@ -84,43 +77,22 @@ err_t Stack::give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, st
   return ERR_OK;
 }
 
-// lwIP regards the held segments as sent. If the card has no room, the segments wait, and all later frames are refused. If the card refuses
-// them for good (no link), they are dropped, and lwIP retransmits them later.
-bool Stack::send_held() noexcept {
-  if (!joiner_.holds()) return true;
-  const SegmentJoiner::Frame frame = joiner_.frame();
-  const err_t error = give(frame.pieces, frame.offload, frame.token, frame.bytes);
-  if (error == ERR_MEM) return false;
-  if (error != ERR_OK) {
-    joiner_.drop();
-    return true;
-  }
-  joiner_.forget();
-  if (frame.segments > 1) {
-    counters_.joined_frames.add();
-    counters_.joined_segments.add(frame.segments);
-  }
-  return true;
+bool Stack::count_refused(ErrorCode error) noexcept {
+  (error == ErrorCode::full ? counters_.transmit_full : counters_.transmit_failed).add();
+  return error != ErrorCode::full;
 }
 
-namespace {
-
-/// Drops the card's references to frames.
-[[gnu::noinline]] void drop_frames(std::span<void* const> tokens) noexcept {
-  for (void* const token : tokens) pbuf_free(static_cast<pbuf*>(token));
-}
-
-}  // namespace
-
-// Mostly no segment is acknowledged yet, so its connection has a reference too. Without a call in the loop, no register is saved.
+// Mostly no segment is acknowledged yet, so its connection has a reference too.
 void Stack::transmitted(std::span<void* const> tokens) noexcept {
   require(tokens.size() <= frames_in_flight_, "no more TX completions are reported than frames are in flight", tokens.size());
   frames_in_flight_ -= static_cast<unsigned>(tokens.size());
-  for (; !tokens.empty(); tokens = tokens.subspan(1)) {
-    pbuf& frame = *static_cast<pbuf*>(tokens.front());
-    if (frame.ref == 1) [[unlikely]]
-      return drop_frames(tokens);
-    --frame.ref;
+  for (void* const token : tokens) {
+    const auto value = reinterpret_cast<std::uintptr_t>(token);
+    if ((value & segment_token) != 0) [[likely]] {
+      OutgoingSegment::release(*reinterpret_cast<OutgoingSegment*>(value - segment_token));
+    } else {
+      pbuf_free(static_cast<pbuf*>(token));
+    }
   }
 }
 

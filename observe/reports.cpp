@@ -24,6 +24,7 @@ namespace {
 
 void report_core_policy(unsigned core, Fields& fields) {
   for (const policy::Row& row : policy::kernel_rows()) {
+    if (row.scope == policy::Scope::machine) continue;
     fields.text(row.report_name.empty() ? row.name : row.report_name, policy::report(row, policy::value_of(row.setting, core)));
   }
   fields.number("generation", policy::of(core).generation);
@@ -121,6 +122,8 @@ constexpr NamedCount<net::Counters> net_counts[] = {
     {"net.connections_refused", &net::Counters::connections_refused},
     {"net.connections_reset", &net::Counters::connections_reset},
     {"net.segments_refused", &net::Counters::segments_refused},
+    {"net.options_malformed", &net::Counters::options_malformed},
+    {"net.icmp_errors", &net::Counters::icmp_errors},
     {"net.challenge_acks", &net::Counters::challenge_acks},
     {"net.dhcp_renewals", &net::Counters::dhcp_renewals},
     {"net.dhcp_naks", &net::Counters::dhcp_naks},
@@ -275,8 +278,17 @@ task<std::string> report_policy(const Request& request) {
     report_core_policy(core, fields);
     text += "; " + std::to_string(core) + ' ' + fields.all();
   }
+  if (request.core) co_return text;
+  if (policy::has_network()) {
+    Fields network(" ");
+    for (const policy::Row& row : policy::kernel_rows()) {
+      if (row.scope != policy::Scope::machine) continue;
+      network.text(row.report_name.empty() ? row.name : row.report_name, policy::report(row, policy::value_of(row.setting, 0)));
+    }
+    text += "; network " + network.all();
+  }
   const policy::Device* const card = policy::device();
-  if (card == nullptr || request.core) co_return text;
+  if (card == nullptr) co_return text;
   Fields fields(" ");
   for (const policy::Row& row : card->settings()) {
     if (!row.preset && row.scope == policy::Scope::card) fields.number(row.name, card->value_of(row.setting));

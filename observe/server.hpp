@@ -108,7 +108,7 @@ class Server final : public Control {
   AsyncMutex change_mutex_;
   RunCardReader run_card_;
   std::atomic<unsigned> rejections_{0};
-  static constexpr std::size_t settings_max = 32;
+  static constexpr std::size_t settings_max = 48;
   // The settings' commands come first. Applications may add commands while clients are served. Elements with an index less than
   // `added_count_` or `groups_count_` never change.
   std::array<std::unique_ptr<Added>, commands_max + settings_max> added_;

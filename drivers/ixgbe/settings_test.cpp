@@ -118,6 +118,8 @@ std::string_view scope_name(policy::Scope scope) {
       return "package";
     case policy::Scope::card:
       return "card";
+    case policy::Scope::machine:
+      return "machine";
   }
   return "";
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSL-1.0 */
 /* The parts of lwIP that are built, and their limits. Each core has its own stack, so every number here is for one core.
-   Everything that a peer can make a core hold is limited here or in net/stack.hpp. Each refusal is counted. */
+   Everything that a peer can make a core hold is limited here, in net/stack.hpp or in net/listeners.hpp. Each refusal is counted. */
 #ifndef NEAP_LWIPOPTS_H
 #define NEAP_LWIPOPTS_H
 
@@ -24,12 +24,6 @@
 #define MEMP_MEM_MALLOC 1
 #define LWIP_MEMP_PER_CORE 1
 #define MEM_USE_POOLS 0
-#define TCP_PCB_RESERVED 64                         /* connections reserved for control (lwip-patches/0022) */
-#define MEMP_NUM_TCP_PCB (16384 + TCP_PCB_RESERVED) /* includes TIME-WAIT; a new connection may replace the oldest in TIME-WAIT */
-#define MEMP_NUM_TCP_PCB_LISTEN 32
-/* The limits of segments and of pbufs (below). A connection reaches the limit of its memory (net/stack_memory.hpp) first, so a peer cannot
-   use up a core's segments. */
-#define MEMP_NUM_TCP_SEG 4194304
 #define MEMP_NUM_UDP_PCB 32
 #define MEMP_NUM_IGMP_GROUP 257 /* net/groups.hpp, and 224.0.0.1 */
 #define MEMP_NUM_PBUF 4194304
@@ -89,49 +83,9 @@
 #define LWIP_UDP 1
 #define LWIP_UDPLITE 0
 
-/* --- TCP
- * ---------------------------------------------------------------------------------------------------------------------------------------
- */
-#define LWIP_TCP 1
-#define TCP_MSS 1460
-#define TCP_SND_MSS_MIN 88        /* lwip-patches/0013: a smaller MSS option or window is ignored (Linux: TCP_MIN_MSS) */
-#define TCP_CHALLENGE_ACK_TICKS 5 /* lwip-patches/0013: 500 ms between a connection's challenge ACKs (as Linux) */
-#define TCP_PCB_HASH_SIZE 4096    /* lwip-patches/0010 */
-#define LWIP_WND_SCALE 1
-#define TCP_RCV_SCALE 3
-#define TCP_WND (256 * 1024)
-#define TCP_WND_UPDATE_THRESHOLD (TCP_WND / 4)
-#define TCP_SND_BUF (256 * 1024) /* bytes that lwIP segments ahead of the window; further bytes wait in the connection */
-#define TCP_SND_QUEUELEN 4096
-#define TCP_SNDLOWAT 4096 /* for sockets only, but lwIP's default is invalid with a send buffer over 64 KiB */
-#define TCP_SNDQUEUELOWAT 1024
-#define TCP_OVERSIZE TCP_MSS
-#define TCP_QUEUE_OOSEQ 1
-#define TCP_OOSEQ_MAX_BYTES (128 * 1024)
-#define TCP_OOSEQ_MAX_PBUFS 128
-#define LWIP_TCP_SACK_OUT 1
-#define LWIP_TCP_MAX_SACK_NUM 3
-#define LWIP_TCP_TIMESTAMPS 0
-#define TCP_LISTEN_BACKLOG 1
-#define TCP_CALCULATE_EFF_SEND_MSS 1
-/* tcp_tmr runs every 50 ms, so an acknowledgement is delayed by at most 50 ms. Round-trip times are counted in units of 100 ms. The
-   smallest retransmission time-out is then 200 to 300 ms, well above a Linux peer's delayed acknowledgement (40 ms). */
-#define TCP_TMR_INTERVAL 50
-#define LWIP_TCP_RTO_TIME 1000 /* before a round trip was measured (RFC 6298) */
-#define TCP_SYNMAXRTX 12       /* one SYN each second; `connect` times out after 10 s */
-#define TCP_MAXRTX 12
-#define TCP_MSL 15000UL /* TIME-WAIT lasts 30 s */
-#define TCP_FIN_WAIT_TIMEOUT 20000
-#define TCP_SYN_RCVD_TIMEOUT 20000
-/* All events of connections are passed to lwip_tcp_event() (net/connection.cpp). A connection has no pointers to functions. */
-#define LWIP_EVENT_API 1
-#define LWIP_CALLBACK_API 0
-/* Keep-alive detects a lost peer after 2 hours (RFC 1122, 4.2.3.6) and a few minutes. All connections have the same time-outs. */
-#define LWIP_TCP_KEEPALIVE 0
-#define TCP_KEEPIDLE_DEFAULT 7200000UL
-#define TCP_KEEPINTVL_DEFAULT 30000UL
-#define TCP_KEEPCNT_DEFAULT 5U
-#define LWIP_TCP_CALC_INITIAL_CWND(mss) ((tcpwnd_size_t)(10U * (mss))) /* RFC 6928 */
+/* --- TCP: net/ has its own
+ * --------------------------------------------------------------------------------------------------------------------------- */
+#define LWIP_TCP 0
 
 /* --- Counters
  * ---------------------------------------------------------------------------------------------------------------------------------- */

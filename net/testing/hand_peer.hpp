@@ -75,11 +75,18 @@ class HandPeer {
     port_ = port;
     seq = 0xFFFFF000;  // sequence numbers wrap soon
     send({.seq = seq++, .flags = tcp::syn, .window = window, .options = options});
-    const std::vector<Segment> answer = take_segments();
-    ASSERT_EQ(answer.size(), 1U);
-    ASSERT_EQ(answer[0].flags, tcp::syn | tcp::ack);
-    acknowledged = answer[0].seq + 1;
+    Segment answer;
+    take_syn_answer(answer);
   }
+  /// As `begin_open`, with the SYN-ACK.
+  void begin_open_with_answer(std::uint16_t port, std::uint16_t window, const Bytes& options, Segment& answer) {
+    port_ = port;
+    seq = 0xFFFFF000;
+    send({.seq = seq++, .flags = tcp::syn, .window = window, .options = options});
+    take_syn_answer(answer);
+  }
+  /// From now on, segments to this port of the peer are taken.
+  void watch_port(std::uint16_t port) { port_ = port; }
   void send(const Segment& segment) {
     card_.arrive(frame_of(segment), 0);
     settle();
@@ -158,6 +165,13 @@ class HandPeer {
                                    .payload = segment.payload},
                                   card_.mac());
   }
+  void take_syn_answer(Segment& answer) {
+    const std::vector<Segment> answers = take_segments();
+    ASSERT_EQ(answers.size(), 1U);
+    ASSERT_EQ(answers[0].flags, tcp::syn | tcp::ack);
+    answer = answers[0];
+    acknowledged = answer.seq + 1;
+  }
   /// Sends an ARP request of the peer, so that the machine learns its address.
   void introduce() {
     card_.arrive(arp_answer(peer_address, machine_address, card_.mac(), 1), 0);
@@ -172,7 +186,8 @@ class HandPeer {
                          .acknowledged = segment.acknowledged,
                          .flags = static_cast<std::uint8_t>(segment.flags),
                          .window = segment.window,
-                         .payload = std::move(segment.payload)});
+                         .payload = std::move(segment.payload),
+                         .options = std::move(segment.options)});
   }
 
   host::ManualClock clock_{1'000'000'000};

@@ -29,7 +29,6 @@ ScriptedMachine::ScriptedMachine(const ScriptOptions& options) : options_(option
     const AddressSetting setting{.dhcp = false, .address = machine_address, .netmask = {0xFFFF0000}, .gateway = {}};
     network_ = std::move(*co_await bring_up(card_, setting, 0, 1));
     Stack::here()->use_short_path(options_.short_path);
-    Stack::here()->begin_lwip_uses_at(std::uint32_t(-20));  // so that the count begins again in every script
     if (options_.memory_limit_bytes != 0) Stack::here()->set_memory_limit(options_.memory_limit_bytes);
     static_cast<void>(co_await policy::set(policy::Setting::segmentation, options_.tso, policy::all_cores));
     static_cast<void>(co_await network_->listen(service_port, [this](Connection& connection) {
@@ -42,7 +41,7 @@ ScriptedMachine::ScriptedMachine(const ScriptOptions& options) : options_(option
 ScriptedMachine::~ScriptedMachine() {
   machine_.on(0, [this] {
     for (const Peer& peer : peers_) {
-      if (peer.handler != nullptr) peer.handler->release(held_bytes_max + TCP_WND);
+      if (peer.handler != nullptr) peer.handler->release(held_bytes_max + tcp::settings.receive_bytes_max);
     }
   });
   card_.cut();
@@ -92,6 +91,12 @@ void ScriptedMachine::open(unsigned number, Peer& peer) {
   if (peer.scale != 0 || chance(300)) append(options, 0x0303'0001 | peer.scale << 8, 4);
   const bool scaled = peer.scale != 0;
   if (chance(500)) append(options, 0x0402'0101, 4);
+  peer.timestamps = chance(600);
+  if (peer.timestamps) {
+    append(options, 0x0101'080A, 4);
+    append(options, peers_clock_, 4);
+    append(options, 0, 4);
+  }
   if (!link_) {
     link_ = true;
     note("link up");
@@ -323,6 +328,13 @@ Bytes ScriptedMachine::frame_of(const Peer& peer, const Sent& segment) const {
   const auto number = static_cast<unsigned>(&peer - peers_.data());
   Bytes payload(segment.bytes);
   for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = pattern(segment.sequence + i, 40 + number);
+  Bytes options;
+  if (peer.timestamps && (segment.flags & syn_flag) == 0) {
+    append(options, 0x0101'080A, 4);
+    append(options, peers_clock_, 4);
+    append(options, peer.machine_clock, 4);
+  }
+  append(options, segment.options);
   const std::uint32_t window = (segment.flags & syn_flag) != 0 ? peer.window : std::min(peer.window, 0xFFFFU);
   return net::testing::frame_of({.from = {.address = address_of(number), .port = peer.port},
                                  .to = {.address = machine_address, .port = service_port},
@@ -330,7 +342,7 @@ Bytes ScriptedMachine::frame_of(const Peer& peer, const Sent& segment) const {
                                  .acknowledged = peer.machine_first + segment.acknowledged,
                                  .flags = segment.flags,
                                  .window = static_cast<std::uint16_t>(window),
-                                 .options = segment.options,
+                                 .options = std::move(options),
                                  .payload = std::move(payload)},
                                 card_.mac());
 }
@@ -395,7 +407,7 @@ void ScriptedMachine::process(const Bytes& frame) {
     if (asked < peers_max) card_.arrive(arp_answer(address_of(asked), machine_address, card_.mac(), 2, peers_[asked].mac), 0);
     return;
   }
-  const RawSegment segment = segment_in(frame);
+  RawSegment segment = segment_in(frame);
   if (segment.flags == 0) return note("(another frame)");
   const std::uint32_t number = segment.to.address.v4().value - address_of(0).value;
   if (number >= peers_max || segment.to.port != peers_[number].port) return note("(another frame)");
@@ -405,6 +417,7 @@ void ScriptedMachine::process(const Bytes& frame) {
     peer.machine_first = segment.sequence;
     peer.received = 1;
   }
+  take_timestamp(peer, segment.options);
   const std::uint32_t sequence = segment.sequence - peer.machine_first, acknowledged = segment.acknowledged - peer.first;
   Bytes others(frame.begin(), frame.begin() + 18);
   others.insert(others.end(), frame.begin() + 20, frame.begin() + 24);
@@ -434,10 +447,26 @@ void ScriptedMachine::process(const Bytes& frame) {
   if (peer.fin_received && peer.fin_sent && peer.taken == peer.sent) peer.open = chance(500);
 }
 
+void ScriptedMachine::take_timestamp(Peer& peer, Bytes& options) {
+  for (std::size_t at = 0; at + 10 <= options.size();) {
+    const unsigned kind = octet(options, at);
+    if (kind == 0) return;
+    if (kind == 8) {
+      peer.machine_clock = quad(options, at + 2);
+      if (peer.machine_clock_first == 0) peer.machine_clock_first = peer.machine_clock;
+      const std::uint32_t relative = peer.machine_clock - peer.machine_clock_first;
+      for (unsigned i = 0; i < 4; ++i) options[at + 2 + i] = static_cast<std::byte>(relative >> (24 - 8 * i));
+      return;
+    }
+    at += kind == 1 ? 1 : std::max(octet(options, at + 1), 2U);
+  }
+}
+
 void ScriptedMachine::advance(std::chrono::milliseconds by) {
   constexpr std::chrono::milliseconds tick(50);
   for (auto passed = std::chrono::milliseconds(0); passed < by; passed += tick) {
     clock_.advance(tick);
+    peers_clock_ += static_cast<std::uint32_t>(tick.count());
     settle();
   }
 }

@@ -108,7 +108,9 @@ class ScriptedMachine {
     std::uint32_t edge = 0;           ///< the end of the machine's window after the last step, relative
     std::uint32_t window = 0xFFFF;    ///< in units of 2^`scale`
     unsigned scale = 0;
-    unsigned lose = 0;  ///< the next frames of the machine that do not arrive
+    bool timestamps = false;
+    std::uint32_t machine_clock_first = 0, machine_clock = 0;  ///< the machine's first and last timestamp
+    unsigned lose = 0;                                         ///< the next frames of the machine that do not arrive
     bool answered = false, open = false, fin_sent = false, fin_received = false;
     Handler* handler = nullptr;  ///< of its last connection
   };
@@ -139,6 +141,8 @@ class ScriptedMachine {
   void settle();
   void wait();
   void process(const Bytes& frame);
+  /// Makes the timestamp in `options` relative to the machine's first one, and remembers it.
+  static void take_timestamp(Peer& peer, Bytes& options);
   [[nodiscard]] Bytes frame_of(const Peer& peer, const Sent& segment) const;
   void advance(std::chrono::milliseconds by);
   void introduce(unsigned number);
@@ -165,6 +169,7 @@ class ScriptedMachine {
   std::vector<ScriptStep> trace_;
   std::array<Peer, peers_max> peers_;
   std::vector<Bytes> batch_;
+  std::uint32_t peers_clock_ = 1000;  ///< of the peers' timestamps, in milliseconds
   std::uint16_t next_port_ = 40000;
   unsigned connections_ = 0;
   bool link_ = true, mangle_ = false;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
 // The values that a ScriptedMachine records after each step.
-#include "lwip/priv/tcp_priv.h"
 #include "net/testing/scripted_handler.hpp"
 
 namespace neap::net::testing {
@@ -9,16 +8,10 @@ namespace {
 
 std::int64_t relative(std::uint32_t number, std::uint32_t first) { return static_cast<std::int32_t>(number - first); }
 
-std::int64_t segments_in(const tcp_seg* list) {
+std::int64_t segments_in(const tcp::SentSegment* list) {
   std::int64_t count = 0;
   for (; list != nullptr; list = list->next) ++count;
   return count;
-}
-
-std::int64_t bytes_in(const tcp_seg* list) {
-  std::int64_t bytes = 0;
-  for (; list != nullptr; list = list->next) bytes += list->len;
-  return bytes;
 }
 
 }  // namespace
@@ -34,52 +27,31 @@ void ScriptedMachine::record_fields() {
       add("unacknowledged_bytes", static_cast<std::int64_t>(state.unacknowledged_bytes()));
       add("held_bytes", static_cast<std::int64_t>(state.held_bytes()));
       add("charged_bytes", static_cast<std::int64_t>(state.charged_bytes()));
-      const tcp_pcb* const pcb = state.pcb();
-      if (pcb == nullptr) continue;
-      peer.edge = pcb->rcv_nxt + pcb->rcv_wnd - peer.first;
-      peer.taken = pcb->rcv_nxt - peer.first;
-      add("state", pcb->state);
+      if (state.gone()) continue;
+      const tcp::SendState& sender = state.sender();
+      const tcp::ReceiveWindow& receiver = state.receiver();
+      peer.edge = receiver.edge() - peer.first;
+      peer.taken = receiver.next() - peer.first;
+      add("state", static_cast<std::int64_t>(state.state()));
       add("link", link_ ? 1 : 0);
-      add("flags", pcb->flags);
-      add("polltmr", pcb->polltmr);
-      add("tmr", static_cast<std::int64_t>(tcp_ticks - pcb->tmr));
-      add("rcv_nxt", relative(pcb->rcv_nxt, peer.first));
-      add("rcv_wnd", pcb->rcv_wnd);
-      add("rcv_ann_wnd", pcb->rcv_ann_wnd);
-      add("rcv_ann_right_edge", relative(pcb->rcv_ann_right_edge, peer.first));
-      add("rtime", pcb->rtime);
-      add("mss", pcb->mss);
-      add("rttest", pcb->rttest == 0 ? -1 : static_cast<std::int64_t>(tcp_ticks - pcb->rttest));
-      add("rtseq", pcb->rttest == 0 ? 0 : relative(pcb->rtseq, peer.machine_first));
-      add("sa", pcb->sa);
-      add("sv", pcb->sv);
-      add("rto", pcb->rto);
-      add("nrtx", pcb->nrtx);
-      add("dupacks", pcb->dupacks);
-      add("lastack", relative(pcb->lastack, peer.machine_first));
-      add("cwnd", pcb->cwnd);
-      add("ssthresh", pcb->ssthresh);
-      add("rto_end", (pcb->flags & TF_RTO) == 0 ? 0 : relative(pcb->rto_end, peer.machine_first));
-      add("snd_nxt", relative(pcb->snd_nxt, peer.machine_first));
-      add("snd_lbb", relative(pcb->snd_lbb, peer.machine_first));
-      add("snd_wl1", relative(pcb->snd_wl1, peer.first));
-      add("snd_wl2", relative(pcb->snd_wl2, peer.machine_first));
-      add("snd_wnd", pcb->snd_wnd);
-      add("snd_wnd_max", pcb->snd_wnd_max);
-      add("snd_buf", pcb->snd_buf);
-      add("snd_queuelen", pcb->snd_queuelen);
-      add("unsent_oversize", pcb->unsent_oversize);
-      add("bytes_acked", pcb->bytes_acked);
-      add("unsent_segments", segments_in(pcb->unsent));
-      add("unsent_bytes", bytes_in(pcb->unsent));
-      add("unacked_segments", segments_in(pcb->unacked));
-      add("unacked_bytes", bytes_in(pcb->unacked));
-      add("ooseq_segments", segments_in(pcb->ooseq));
-      add("ooseq_bytes", bytes_in(pcb->ooseq));
-      add("persist_cnt", pcb->persist_cnt);
-      add("persist_backoff", pcb->persist_backoff);
-      add("persist_probe", pcb->persist_probe);
-      add("keep_cnt_sent", pcb->keep_cnt_sent);
+      add("silence_ms", state.silence().count());
+      add("next", relative(receiver.next(), peer.first));
+      add("edge", relative(receiver.edge(), peer.first));
+      add("limit", receiver.limit_bytes());
+      add("mss", sender.mss);
+      add("una", relative(sender.una, peer.machine_first));
+      add("nxt", relative(sender.nxt, peer.machine_first));
+      add("wl1", relative(sender.wl1, peer.first));
+      add("wl2", relative(sender.wl2, peer.machine_first));
+      add("window", sender.window);
+      add("window_max", sender.window_max);
+      add("cwnd", sender.cwnd);
+      add("ssthresh", sender.ssthresh);
+      add("round_trip", sender.round_trip.smoothed_us());
+      add("rto", sender.round_trip.rto_us);
+      add("backoff", sender.backoff);
+      add("segments", segments_in(sender.head));
+      add("in_flight", sender.in_flight());
     }
     const auto add = [&](const char* name, std::uint64_t value) {
       fields.push_back({.name = name, .peer = peers_max, .value = static_cast<std::int64_t>(value)});

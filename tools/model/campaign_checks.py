@@ -34,7 +34,7 @@ SPARE_CHUNKS_BYTES_OF_A_CORE = 64 * 4096
 SPARE = "memcached.reply_spare_bytes"
 # A connection whose RST was lost stays open until its keep-alive ends.
 HEAP_BYTES_OF_A_CONNECTION = 16 << 10
-# The stack keeps the buffers of the setting tso=copy, 32 for each core (net/segment_joiner.hpp).
+# The stack may hold segments of the setting tso=copy, each in one block (net/outgoing_segment.hpp).
 COPY_BUFFERS_BYTES_OF_A_CORE = 32 * (65 << 10)
 # The kind of the first record, whose counts are from before the run (docs/log-format.md).
 START = 4

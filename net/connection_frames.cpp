@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSL-1.0
+// Frames that are not the usual ones: SYNs, selective acknowledgements, long segments, segments that the card still reads, cards that fill
+// in no checksums, and neighbours whose address is not known.
+#include "net/connection_frames.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "kernel/panic.hpp"
+#include "net/tcp/options.hpp"
+
+namespace neap::net {
+
+namespace {
+
+constexpr std::uint8_t ect_0 = 2;  // RFC 3168, 5
+
+}  // namespace
+
+bool ConnectionState::resolve() noexcept {
+  if (headers_.generation == etharp_generation) return true;
+  const auto remote = static_cast<std::uint32_t>(headers_.addresses >> 32);
+  if (!stack_.find_neighbour(remote, headers_.to_mac)) return false;
+  std::uint64_t sum = (headers_.addresses & 0xFFFF'FFFF) + (headers_.addresses >> 32) + (std::uint32_t{IP_PROTO_TCP} << 8);
+  while (sum > 0xFFFF) sum = (sum & 0xFFFF) + (sum >> 16);
+  headers_.checksum = static_cast<std::uint16_t>(sum);
+  headers_.generation = etharp_generation;
+  return true;
+}
+
+unsigned ConnectionState::flags_of(const OutgoingSegment& segment) const noexcept {
+  unsigned flags = flag::ack;
+  if (segment.has(tcp::SentSegment::syn)) {
+    if (state_ == TcpState::syn_sent) {
+      // RFC 3168, 6.1.1.1: a repeated SYN asks without ECN, because some routers drop such SYNs.
+      const bool asks = tcp::settings.ecn && !segment.has(tcp::SentSegment::ever_retransmitted | tcp::SentSegment::lost);
+      return asks ? flag::syn | flag::ece | flag::cwr : flag::syn;
+    }
+    return flag::syn | flag::ack | (ecn_ ? flag::ece : 0U);
+  }
+  if (segment.has(tcp::SentSegment::fin)) flags |= flag::fin;
+  // PSH marks bytes behind which none waits.
+  if (segment.bytes != 0 && segment.end() == send_.nxt && waiting_bytes() == 0) flags |= flag::psh;
+  return flags;
+}
+
+std::size_t ConnectionState::write_options(std::byte* at, bool syn, std::size_t room) noexcept {
+  const tcp::Timestamps timestamps{.value = stack_.now_ms() + timestamp_offset_, .echo = timestamp_recent_};
+  if (syn) {
+    const bool first = state_ == TcpState::syn_sent;
+    return tcp::write_syn_options(at, {.mss = static_cast<std::uint16_t>(OutgoingSegment::frame_payload_bytes),
+                                       .window_shift = tcp::window_shift_for(tcp::settings.receive_bytes_max),
+                                       .window_scale = first || receive_.shift() != 0,
+                                       .sack_permitted = first ? tcp::settings.sack : sack_,
+                                       .has_timestamps = first ? tcp::settings.timestamps : timestamps_,
+                                       .timestamps = timestamps});
+  }
+  std::size_t bytes = 0;
+  if (timestamps_) {
+    tcp::write_timestamps(at, timestamps);
+    bytes = tcp::timestamps_bytes;
+  }
+  if (sack_ && !out_of_order_.empty()) {
+    const std::size_t left = std::min(tcp::options_bytes_max - bytes, room);
+    std::size_t count_max = timestamps_ ? tcp::sack_blocks_timestamps : tcp::sack_blocks_max;
+    while (count_max > 0 && tcp::sack_bytes(count_max) > left) --count_max;
+    if (count_max > 0) {
+      std::array<tcp::SequenceRange, tcp::sack_blocks_max> blocks;
+      const std::size_t count = out_of_order_.sack_blocks(receive_.next(), std::span(blocks).first(count_max));
+      bytes += tcp::write_sack(at + bytes, std::span(blocks).first(count));
+    }
+  }
+  return bytes;
+}
+
+ConnectionState::Sent ConnectionState::transmit_slowly(OutgoingSegment& original, std::uint32_t sequence, unsigned flags) noexcept {
+  const bool syn = (flags & flag::syn) != 0;
+  OutgoingSegment* segment = &original;
+  if (original.references != 1) {  // the card reads it
+    segment = OutgoingSegment::make_envelope(original);
+    if (segment == nullptr) return Sent::refused;
+  }
+  struct Dropper {
+    OutgoingSegment& original;
+    OutgoingSegment* segment;
+    ~Dropper() {
+      if (segment != &original) OutgoingSegment::release(*segment);
+    }
+  } const dropper{original, segment};
+
+  std::array<std::byte, tcp::options_bytes_max> options;
+  const std::uint32_t full = send_.mss;
+  const bool is_long = original.bytes > full;
+  const std::size_t room = is_long || original.bytes == full ? 0 : std::min<std::size_t>(full - original.bytes, tcp::options_bytes_max);
+  const std::size_t options_bytes = write_options(options.data(), syn, original.bytes == 0 ? tcp::options_bytes_max : room);
+  std::memcpy(segment->payload() - options_bytes, options.data(), options_bytes);
+  if (ecn_ && !syn) {
+    if (congestion_echo_.echo()) flags |= flag::ece;
+    if (original.bytes != 0 && sequence == send_.nxt && send_.take_cwr()) flags |= flag::cwr;
+  }
+  const std::uint16_t window = syn ? receive_.announce_unscaled() : receive_.announce(held_bytes_, acknowledgements_.full_bytes());
+  const bool resolved = resolve();
+  fill_in_headers(*segment, options_bytes, sequence, flags, window, is_long);
+  if ((flags & flag::ack) == 0) segment->headers(options_bytes).acknowledgement = 0;
+  if (ecn_ && original.bytes != 0 && sequence == send_.nxt) segment->headers(options_bytes).service = ect_0;
+
+  std::array<TransmitPiece, Stack::pieces_max> pieces;
+  const unsigned count = segment->pieces_of(std::span(pieces).first(stack_.pieces_limit()));
+  std::uint32_t frames = 1;
+  if (count == 0 || !resolved) {
+    if (is_long) {  // its repetition is sent in frames
+      stack_.ask_for_neighbour(static_cast<std::uint32_t>(headers_.addresses >> 32));
+    } else if (!stack_.send_copy_of(*segment, resolved)) {
+      return Sent::refused;
+    }
+  } else {
+    TransmitOffload offload{.l3_bytes = SegmentHeaders::ip_header_bytes,
+                            .l4_bytes = static_cast<std::uint8_t>(SegmentHeaders::tcp_header_bytes + options_bytes),
+                            .checksums = Checksums::tcp_ipv4,
+                            .segment_bytes = is_long ? send_.mss : std::uint16_t{0}};
+    const std::uint32_t bytes = segment->headers_bytes + original.bytes;
+    frames = frames_sent(bytes, offload).frames;
+    if (!stack_.offloads_checksums()) {
+      stack_.fill_in_checksums({pieces.data(), count});
+      offload = {};
+    }
+    if (!stack_.send_frame(*segment, {pieces.data(), count}, bytes, offload, control_)) return Sent::refused;
+    if (is_long) stack_.count_long_segment(frames);
+  }
+  ip_id = static_cast<u16_t>(ip_id + frames);
+  if ((flags & flag::ack) != 0) {
+    acknowledged_to_ = receive_.next();
+    ack_delayed_ = false;
+    acknowledgements_.sent(original.bytes != 0);
+  }
+  return Sent::done;
+}
+
+}  // namespace neap::net
