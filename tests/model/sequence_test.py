@@ -123,7 +123,7 @@ def test_a_failure_names_its_load(tmp_path: Path) -> None:
     [
         ([], "at least one load"),
         ([Load("a", rate=-1)], "load a: --rate"),
-        ([Load("a", connections=5000)], "load a: --connections"),
+        ([Load("a", connections=20_000)], "load a: --connections"),
         ([Load("a"), Load("b", window_ms=0)], "load b: --load-seconds"),
     ],
 )

@@ -213,11 +213,22 @@ class Paired(Protocol):
 
 
 class PairedMachine(machine.Machine):
-    """A Machine whose card is in a world of two. `first`: the machine that started the world; None for that machine itself."""
+    """A Machine whose card is in a world of two. `first`: the machine that started the world; None for that machine itself. peer_free: the
+    second machine's driver may break rules of the card's, since it is not Neap's."""
 
     card_ready = b"neap-world: ready"
 
-    def __init__(self, system: System, wanted: Paired, role: str, out: Path, first: PairedMachine | None, on_line: Callable[[str], None]):
+    def __init__(
+        self,
+        system: System,
+        wanted: Paired,
+        role: str,
+        out: Path,
+        first: PairedMachine | None,
+        on_line: Callable[[str], None],
+        peer_free: bool = False,
+    ):
+        self._peer_free = peer_free
         self._wanted = wanted
         self._out = out
         self._profile = out / PROFILE if wanted.has_profile(role, system) else None
@@ -244,6 +255,7 @@ class PairedMachine(machine.Machine):
                 *("--driven", str(self.directory / "link"), "--seed", str(self._wanted.seed), "--network", self._wanted.network),
                 *("--peer-driven", str(self.directory / "peer-link"), "--peer-socket", str(self.directory / "peer-card")),
                 *("--set-up-limit", self._wanted.virtual_limit, "--out", str(self._out / WORLD_RESULT)),
+                *(["--peer-free"] if self._peer_free else []),
             ]
             try:
                 super().start_card()

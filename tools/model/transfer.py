@@ -231,7 +231,7 @@ def run(
     machines: dict[str, pair.PairedMachine] = {}
     for role, name in ROLES.items():
         machines[role] = pair.PairedMachine(
-            systems[role], setting, name, folders[role], machines.get(SERVER), functools.partial(on_line, role)
+            systems[role], setting, name, folders[role], machines.get(SERVER), functools.partial(on_line, role), peer_free=True
         )
     with contextlib.ExitStack() as stack:
         for one in machines.values():

@@ -45,6 +45,9 @@ pub struct Options {
     /// Report each rule of the datasheet that the driver breaks, exit with status 3 if there was any; =stop: end at the first
     #[arg(long, value_name = "stop", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = strict)]
     pub strict: Option<Strict>,
+    /// With --strict, the second machine may break rules: its driver is not Neap's
+    #[arg(long, requires = "peer_socket")]
+    pub peer_free: bool,
     /// A fault as of soft82599, from the start or at a virtual time, repeatable: 'drop rx chance 0.01', 'at 25ms hang tx 0'. Further
     /// kinds: 'at window+5ms network loss=0.1', 'link down', 'link flap NS TIMES', 'control LINE', 'require LINE' (until
     /// control has accepted it), 'close N', 'reset N' (a connection),

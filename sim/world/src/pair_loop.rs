@@ -46,7 +46,8 @@ pub struct PairLoop {
     control: Option<Control>,
     signals: OwnedFd,
     log: Log,
-    strict: Strict,
+    /// How strict the world is with each side's driver
+    strict: [Strict; SIDES],
     seed: u64,
     limit_ns: u64,
     out: Option<PathBuf>,
@@ -69,7 +70,7 @@ impl PairLoop {
             control: options.control.as_deref().map(Control::listen).transpose()?,
             signals: sys::termination_signals()?,
             log,
-            strict: options.strict(),
+            strict: [options.strict(), if options.peer_free { Strict::No } else { options.strict() }],
             seed: options.seed,
             limit_ns: options.set_up_limit,
             out: options.out.clone(),
@@ -85,14 +86,15 @@ impl PairLoop {
             self.publish(side);
         }
         self.serve()?;
-        let total: u64 = (0..SIDES).map(|side| self.pair.machine(side).rig.card.violations()).sum();
-        if self.strict != Strict::No {
+        let strict_sides: Vec<usize> = (0..SIDES).filter(|&side| self.strict[side] != Strict::No).collect();
+        let total: u64 = strict_sides.iter().map(|&side| self.pair.machine(side).rig.card.violations()).sum();
+        if !strict_sides.is_empty() {
             self.log.always(|| format!("strict: {total} violations"));
         }
-        Ok(match (self.failed, self.strict) {
+        Ok(match (self.failed, total) {
             (true, _) => Outcome::Failed,
-            (false, Strict::Report | Strict::Stop) if total != 0 => Outcome::RulesBroken,
-            (false, _) => Outcome::Good,
+            (false, 0) => Outcome::Good,
+            (false, _) => Outcome::RulesBroken,
         })
     }
 
@@ -210,13 +212,13 @@ impl PairLoop {
 
     fn check_rules(&mut self, side: usize) {
         while let Some(text) = self.pair.machine(side).rig.card.take_violation() {
-            if self.strict != Strict::No {
+            if self.strict[side] != Strict::No {
                 self.log.always(|| format!("strict: machine {side}: {text}"));
             } else if self.printed < VIOLATIONS_PRINTED_MAX {
                 self.printed += 1;
                 self.log.warn(|| format!("machine {side}: {text}"));
             }
-            if self.strict == Strict::Stop {
+            if self.strict[side] == Strict::Stop {
                 self.fail(&format!("the driver of machine {side} broke a rule, and --strict=stop ends the run: {text}"));
             }
         }
