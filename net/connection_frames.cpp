@@ -74,6 +74,14 @@ std::size_t ConnectionState::write_options(std::byte* at, bool syn, std::size_t 
   return bytes;
 }
 
+ConnectionState::Sent ConnectionState::transmit(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept {
+  if (headers_.generation != etharp_generation || !stack_.offloads_checksums() || !out_of_order_.empty() ||
+      segment.kind != OutgoingSegment::Kind::inside || segment.bytes > send_.mss || segment.references != 1 || (flags & flag::syn) != 0 ||
+      ecn_) [[unlikely]]
+    return transmit_slowly(segment, sequence, flags);
+  return transmit_whole(segment, sequence, flags, control_);
+}
+
 ConnectionState::Sent ConnectionState::transmit_slowly(OutgoingSegment& original, std::uint32_t sequence, unsigned flags) noexcept {
   const bool syn = (flags & flag::syn) != 0;
   OutgoingSegment* segment = &original;

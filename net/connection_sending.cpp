@@ -31,11 +31,11 @@ void ConnectionState::report_acknowledged() noexcept {
   if (std::exchange(acknowledged_, false) && (ready_ == nullptr || wanted_bytes_ != 0)) report_acknowledged();
   if (ordinary_ && ready_ != nullptr && queued_.empty() && send_.fits(ready_->bytes)) [[likely]] {
     OutgoingSegment& made = *ready_;
-    if (transmit(made, send_.nxt, flag::ack | flag::psh) == Sent::done) [[likely]] {
+    if (transmit_next(made) == Sent::done) [[likely]] {
       ready_ = nullptr;
       const std::uint64_t now_us = stack_.now_us();
       sent_memory_ += memory_of(made);
-      send_.sent(made, now_us);
+      send_.sent_bytes(made, now_us);
       stack_.arm(*this, send_.due_us(now_us));
       const std::size_t held = received_memory_ + sent_memory_;
       if (held != charged_bytes_) charge(held);

@@ -272,8 +272,10 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   // Frames (connection_frames.cpp).
   /// Writes headers in front of the payload of `segment`, and passes it to the card.
   [[nodiscard]] Sent transmit(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
+  [[nodiscard]] Sent transmit_next(OutgoingSegment& segment) noexcept;
+  [[nodiscard]] Sent transmit_whole(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags, bool control) noexcept;
   [[nodiscard]] std::size_t write_options(std::byte* at, bool syn, std::size_t room) noexcept;
-  [[nodiscard, gnu::noinline]] Sent transmit_slowly(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
+  [[nodiscard]] Sent transmit_slowly(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
   void fill_in_headers(OutgoingSegment& segment, std::size_t options_bytes, std::uint32_t sequence, unsigned flags, std::uint16_t window,
                        bool cut_up) noexcept;
   /// True if `headers_` has the neighbour's address.
