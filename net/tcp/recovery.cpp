@@ -119,6 +119,8 @@ void SendState::leave_recovery() noexcept {
 // After a time-out, segments are sent again in slow start, unless F-RTO finds that the time-out was spurious (RFC 5682, 3.1).
 void SendState::after_time_out(const Acknowledgement& ack, Progress& progress) noexcept {
   Flow& f = *flow;
+  // A segment of the peer's data says nothing new by its acknowledgement number.
+  if (progress.acked == 0 && !progress.duplicate && !progress.newly_sacked && !progress.dsack) return;
   f.hold_retransmissions = false;
   if (may_undo(progress)) return undo();
   if (f.forward_probe == ForwardProbe::second) {
