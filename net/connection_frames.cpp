@@ -34,7 +34,7 @@ unsigned ConnectionState::flags_of(const OutgoingSegment& segment) const noexcep
   if (segment.has(tcp::SentSegment::syn)) {
     if (state_ == TcpState::syn_sent) {
       // RFC 3168, 6.1.1.1: a repeated SYN asks without ECN, because some routers drop such SYNs.
-      const bool asks = tcp::settings.ecn && !segment.has(tcp::SentSegment::ever_retransmitted | tcp::SentSegment::lost);
+      const bool asks = tcp::settings.ecn && !send_.has_retransmission() && !segment.has(tcp::SentSegment::ever_retransmitted);
       return asks ? flag::syn | flag::ece | flag::cwr : flag::syn;
     }
     return flag::syn | flag::ack | (ecn_ ? flag::ece : 0U);

@@ -214,6 +214,7 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   void take_from_out_of_order() noexcept;
   void take_fin() noexcept;
   void take_timestamps(const IncomingSegment& segment) noexcept;
+  void take_congestion_mark(const IncomingSegment& segment) noexcept;
   void challenge() noexcept;
   [[nodiscard]] bool receives() const noexcept {
     return state_ == TcpState::established || state_ == TcpState::fin_wait_1 || state_ == TcpState::fin_wait_2;

@@ -148,12 +148,14 @@ void SendState::after_time_out(const Acknowledgement& ack, Progress& progress) n
 void SendState::react(const Acknowledgement& ack, Progress& progress, SplitSegment split) noexcept {
   Flow& f = *flow;
   const std::uint32_t lost_before = f.lost;
+  bool ends_reduction = false;  // the window becomes the threshold (RFC 5681, 3.2, step 6), without growth by the same acknowledgement
   take_probe_result(progress);
   if (f.phase == Phase::timed_out) {
     after_time_out(ack, progress);
   } else if (may_undo(progress)) {
     undo();
   } else if (f.phase != Phase::open && at_or_after(una, f.recover)) {
+    ends_reduction = true;
     if (f.phase == Phase::recovery) {
       leave_recovery();
     } else {
@@ -174,7 +176,7 @@ void SendState::react(const Acknowledgement& ack, Progress& progress, SplitSegme
   }
   if (f.phase == Phase::recovery || f.phase == Phase::reduction) {
     reduce(progress);
-  } else if (progress.delivered != 0 && (progress.acked != 0 || f.reordering_seen)) {
+  } else if (progress.delivered != 0 && (progress.acked != 0 || f.reordering_seen) && !ends_reduction) {
     grow(progress.delivered, milliseconds(ack.now_us));
   }
   if (head == nullptr && f.phase == Phase::open) f.check_pending = false;

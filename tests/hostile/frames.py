@@ -5,6 +5,8 @@ import socket
 import struct
 from dataclasses import dataclass
 
+from tools.checksums import checksum, transport_checksum
+
 ETHERTYPE_IP, ETHERTYPE_ARP = 0x0800, 0x0806
 PROTOCOL_TCP, PROTOCOL_UDP = 6, 17
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
@@ -26,16 +28,6 @@ class Segment:
     flags: int
     window: int
     payload: bytes
-
-
-def checksum(data: bytes) -> int:
-    """Returns the Internet checksum (RFC 1071)."""
-    if len(data) % 2:
-        data += b"\0"
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
 
 
 def ethernet(destination: bytes, source: bytes, ethertype: int, payload: bytes) -> bytes:
@@ -66,8 +58,8 @@ def tcp(
     sequence, acknowledgement = sequence & SEQUENCE_MASK, acknowledgement & SEQUENCE_MASK
     offset = (20 + len(options)) // 4 << 4
     segment = _TCP.pack(source[1], destination[1], sequence, acknowledgement, offset, flags, window, 0, 0) + options + payload
-    pseudo = socket.inet_aton(source[0]) + socket.inet_aton(destination[0]) + struct.pack("!HH", PROTOCOL_TCP, len(segment))
-    return segment[:16] + struct.pack("!H", checksum(pseudo + segment)) + segment[18:]
+    value = transport_checksum(PROTOCOL_TCP, socket.inet_aton(source[0]), socket.inet_aton(destination[0]), segment)
+    return segment[:16] + struct.pack("!H", value) + segment[18:]
 
 
 def udp(source: tuple[str, int], destination: tuple[str, int], payload: bytes) -> bytes:
