@@ -25,6 +25,7 @@
 #include "kernel/timer.hpp"
 #include "lwip/netif.h"
 #include "lwip/pbuf.h"
+#include "net/connection_key.hpp"
 #include "net/connection_state.hpp"
 #include "net/groups.hpp"
 #include "net/listeners.hpp"
@@ -92,7 +93,7 @@ struct StackTimes {
 
 /// A segment without payload that belongs to no connection, or to one that ends.
 struct BareSegment {
-  SegmentAddresses sent;  ///< of this segment
+  ConnectionKey sent;  ///< of this segment
   std::uint32_t sequence = 0, acknowledgement = 0;
   unsigned flags = 0;
   std::uint16_t window = 0;
@@ -227,21 +228,32 @@ class Stack final : public FrameReceiver {
   }
 
   // Segments (stack_segments.cpp).
-  [[nodiscard]] tcp::ConnectionTable<ConnectionState>& table() noexcept { return table_; }
+  [[nodiscard]] ConnectionState* find(const SegmentAddresses& key) const noexcept { return table_.find(key); }
+  [[nodiscard]] ConnectionState* find(const SegmentAddresses6& key) const noexcept { return table6_.find(key); }
+  /// Enumerates the connections over both versions of IP: the first one of the chain at `position`, which MUST be below `chains()`.
+  [[nodiscard]] ConnectionState* first_of(std::uint32_t position) const noexcept {
+    return position < table_.chains() ? table_.first_of(position) : table6_.first_of(position - table_.chains());
+  }
+  [[nodiscard]] std::uint32_t chains() const noexcept { return table_.chains() + table6_.chains(); }
   [[nodiscard]] tcp::AnswerLimit& challenge_limit() noexcept { return challenge_limit_; }
   [[nodiscard]] tcp::PathMtuCache& path_mtu_cache() noexcept { return path_mtu_cache_; }
-  [[nodiscard]] std::size_t time_waits() const noexcept { return time_wait_.count(); }
-  [[nodiscard]] bool is_in_time_wait(const SegmentAddresses& key) noexcept { return time_wait_.contains(key, now_us()); }
+  [[nodiscard]] std::size_t time_waits() const noexcept { return time_wait_.count() + time_wait6_.count(); }
+  template <class Key>
+  [[nodiscard]] bool is_in_time_wait(const Key& key) noexcept {
+    return time_wait_of(key).contains(key, now_us());
+  }
   [[nodiscard]] bool listens(std::uint16_t port) const noexcept { return find_listener(port) != nullptr; }
   /// Makes a connection, which segments do not find yet. Returns null without memory, or if the core has as many as it may have.
-  [[nodiscard]] ConnectionState* make_connection(const SegmentAddresses& key, bool control) noexcept;
+  [[nodiscard]] ConnectionState* make_connection(const ConnectionKey& key, bool control) noexcept;
   void insert(ConnectionState& connection) noexcept;
   /// No segment finds the connection from now on, and no timer.
   void remove(ConnectionState& connection) noexcept;
   /// Schedules the end of connections in TIME-WAIT.
   void note_time_wait() noexcept;
-  void enter_time_wait(const SegmentAddresses& key, const tcp::TimeWaitNumbers& numbers) noexcept;
+  void enter_time_wait(const ConnectionKey& key, const tcp::TimeWaitNumbers& numbers) noexcept;
   void send_bare(const BareSegment& segment) noexcept;
+  /// The headers of segments over IPv6 with these addresses and ports. The neighbour is not resolved.
+  [[nodiscard]] ConnectionIpv6 headers_of(const SegmentAddresses6& sent) noexcept;
   /// RFC 9293, 3.10.7.1.
   void answer_by_reset(const IncomingSegment& segment) noexcept;
   /// Returns false if the next hop's address is not known. `remote`: as in a packet.
@@ -253,6 +265,7 @@ class Stack final : public FrameReceiver {
   void fill_in_checksums(TransmitPieces pieces) noexcept;
   /// Sends a copy of a segment, perhaps when the neighbour's address is known. Returns false without memory.
   [[nodiscard]] bool send_copy_of(OutgoingSegment& segment, bool resolved) noexcept;
+  [[nodiscard]] bool send_copy_of_ipv6(OutgoingSegment& segment) noexcept;
   void count_long_segment(std::uint32_t frames) noexcept {
     counters_.joined_frames.add();
     counters_.joined_segments.add(frames);
@@ -336,6 +349,7 @@ class Stack final : public FrameReceiver {
   void input_udp6(ReceiveBuffer* frame, std::size_t transport_at, ReceiveInfo info) noexcept;
   /// An error arrived about a packet that this machine may have sent. Returns true if a connection or port of this core has sent it.
   [[nodiscard]] bool on_icmpv6_error(const IcmpV6Error& error) noexcept;
+  [[nodiscard]] bool on_icmpv6_error_of_segment(const IcmpV6Error& error) noexcept;
   /// The machine has lost an address. Called on each core.
   void on_address_removed(const Address& address) noexcept;
   // Groups (groups.cpp). `join` and `leave` MUST be called on the first core, for any core.
@@ -370,6 +384,10 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] Listener* find_listener(std::uint16_t port) const noexcept;
   /// Handles a TCP segment in a frame that is not a fragment.
   void input_tcp(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;
+  [[nodiscard]] tcp::TimeWaitTable<SegmentAddresses>& time_wait_of(const SegmentAddresses&) noexcept { return time_wait_; }
+  [[nodiscard]] tcp::TimeWaitTable<SegmentAddresses6>& time_wait_of(const SegmentAddresses6&) noexcept { return time_wait6_; }
+  /// Handles a segment whose headers have been checked. `connection`: the segment's; null: it has none.
+  void input_segment(IncomingSegment& segment, ConnectionState* connection) noexcept;
   /// Handles a segment without a connection.
   void input_without_connection(IncomingSegment& segment) noexcept;
   void input_syn(Listener& listener, IncomingSegment& segment, std::uint32_t initial_at_least) noexcept;
@@ -467,7 +485,9 @@ class Stack final : public FrameReceiver {
   std::uint64_t now_us_ = 0;               ///< the time of this event; 0: not read yet
   std::uint32_t now_ms_ = 0;
   tcp::ConnectionTable<ConnectionState> table_;
+  tcp::ConnectionTable<ConnectionState, SegmentAddresses6> table6_;
   tcp::TimeWaitTable<SegmentAddresses> time_wait_;
+  tcp::TimeWaitTable<SegmentAddresses6> time_wait6_;
   tcp::TimerHeap timers_;
   Timer tcp_timer_;
   std::uint64_t tcp_timer_due_us_ = tcp::TimerHeap::never;

@@ -97,7 +97,8 @@ class Engine final : Neighbours::User, OwnAddresses::User, Listener::User {
   /// Sends a packet of `protocol` whose data are `head` and `body` put together, in fragments if it is longer than the path's MTU. `head`
   /// MUST fit into a packet. `hops` 0: the default. Returns false without a route, which is counted. There is no route to
   /// the machine itself.
-  bool send(const Address& from, const Address& to, std::uint8_t protocol, Octets head, Octets body, std::uint8_t hops = 0) noexcept;
+  bool send(const Address& from, const Address& to, std::uint8_t protocol, Octets head, Octets body, std::uint8_t hops = 0,
+            std::uint32_t flow = 0) noexcept;
   [[nodiscard]] std::optional<MacAddress> resolve(const Address& destination) noexcept;
   /// Reports an error about a received packet to its sender (RFC 4443, 2.4).
   void send_error(Octets packet, std::uint8_t type, std::uint8_t code, std::uint32_t parameter, bool even_to_groups = false) noexcept;
