@@ -154,7 +154,7 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   ConnectionState* chain_next = nullptr;  ///< of the table of connections
   // Each table has connections over one version of IP only.
   [[nodiscard]] bool has_addresses(const SegmentAddresses& key) const noexcept { return sent_ipv4() == key.reversed(); }
-  [[nodiscard]] bool has_addresses(const SegmentAddresses6& key) const noexcept { return headers_.ipv6->headers.key() == key.reversed(); }
+  [[nodiscard]] bool has_addresses(const SegmentAddresses6& key) const noexcept { return headers_.ipv6->headers.answers(key); }
   /// Of the segments that the connection receives.
   [[nodiscard]] ConnectionKey key() const noexcept { return reversed(sent_addresses()); }
   /// Of the segments that the connection sends.

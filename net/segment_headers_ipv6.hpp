@@ -2,6 +2,7 @@
 // The headers of a TCP segment over IPv6 and Ethernet, without options, as they are in a frame. Internal to net/.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,6 +28,12 @@ struct Ipv6Headers {
     tcp::SegmentAddresses6 key{.addresses = {}, .ports = ports};
     std::memcpy(&key.addresses, addresses, sizeof addresses);
     return key;
+  }
+  /// True if these are the headers of segments in the other direction.
+  [[nodiscard]] bool answers(const tcp::SegmentAddresses6& key) const noexcept {
+    constexpr std::size_t half = sizeof addresses / 2;
+    return std::memcmp(addresses, &key.addresses[2], half) == 0 && std::memcmp(addresses + 4, key.addresses.data(), half) == 0 &&
+           ports == std::rotl(key.ports, 16);
   }
   void set_key(const tcp::SegmentAddresses6& key) noexcept {
     std::memcpy(addresses, &key.addresses, sizeof addresses);

@@ -25,6 +25,7 @@
 #include "kernel/timer.hpp"
 #include "lwip/netif.h"
 #include "lwip/pbuf.h"
+#include "net/bare_segment.hpp"
 #include "net/connection_key.hpp"
 #include "net/connection_state.hpp"
 #include "net/groups.hpp"
@@ -33,6 +34,7 @@
 #include "net/network.hpp"
 #include "net/stack_ipv6.hpp"
 #include "net/stack_memory.hpp"
+#include "net/stack_times.hpp"
 #include "net/tcp/answer_limit.hpp"
 #include "net/tcp/connection_table.hpp"
 #include "net/tcp/path_mtu.hpp"
@@ -73,31 +75,6 @@ void put_filter_addresses(const StackGroup& group, const ipv6::Engine& engine, s
 struct Addresses {
   Ipv4Address address, netmask, gateway;
   friend bool operator==(const Addresses&, const Addresses&) = default;
-};
-
-/// The times at which a stack wakes its core for each purpose (stack_timers.cpp), in milliseconds of the boot clock.
-struct StackTimes {
-  static constexpr std::uint64_t never = ~std::uint64_t{0};
-  std::uint64_t time_wait = never;   ///< the end of connections in TIME-WAIT, in coarse steps
-  std::uint64_t arp = never;         ///< every 1 s while a request is unanswered
-  std::uint64_t arp_last = 0;        ///< the ages of ARP entries are correct up to this time
-  std::uint64_t reassembly = never;  ///< every 1 s for 16 s after a fragment
-  std::uint64_t reassembly_until = 0;
-  std::uint64_t groups = never;       ///< every 100 ms while a report of a multicast group is delayed
-  std::uint64_t ipv6 = never;         ///< what the engine of IPv6 waits for
-  std::uint64_t dhcp_fine = never;    ///< every 500 ms while a request is unanswered
-  std::uint64_t dhcp_coarse = never;  ///< the renewal or the end of the lease
-  std::uint64_t dhcp_counted = 0;     ///< lwIP's count of the lease's seconds is correct up to this time
-  std::uint8_t dhcp_state = 0;        ///< lwIP's DHCP state at the end of the last event
-};
-
-/// A segment without payload that belongs to no connection, or to one that ends.
-struct BareSegment {
-  ConnectionKey sent;  ///< of this segment
-  std::uint32_t sequence = 0, acknowledgement = 0;
-  unsigned flags = 0;
-  std::uint16_t window = 0;
-  std::span<const std::byte> options{};
 };
 
 class Stack final : public FrameReceiver {
@@ -404,6 +381,8 @@ class Stack final : public FrameReceiver {
   /// Counts the first frame's bytes. If it has an ordinary segment of an open connection, handles it, and perhaps frames behind it
   /// (connection_receiving.cpp). Returns the number of handled frames.
   [[nodiscard]] unsigned take_in_segments(std::span<const ReceivedFrame> received) noexcept;
+  /// Handles the frame if it has an ordinary segment of an open connection over IPv6; returns false otherwise.
+  [[nodiscard]] bool take_in_segment_ipv6(const ReceivedFrame& received) noexcept;
   void take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
