@@ -279,7 +279,7 @@ void StackIpv6::transport(Octets packet, std::size_t offset, std::uint8_t protoc
 }
 
 // --- Errors, addresses and groups --------------------------------------------------------------------------------------------------------
-bool StackIpv6::icmp_error(const ipv6::IcmpError& error) noexcept {
+std::optional<bool> StackIpv6::icmp_error(const ipv6::IcmpError& error) noexcept {
   if (error.protocol != ipv6::next_header::tcp) return stack_.on_icmpv6_error(error);
   const unsigned core = core_of_flow(group_, error.to, error.from, error.transport, true);
   if (core == group_.first) return stack_.on_icmpv6_error(error);
@@ -293,14 +293,16 @@ bool StackIpv6::icmp_error(const ipv6::IcmpError& error) noexcept {
       if (stack == nullptr) return;
       ipv6::IcmpError own = error;
       own.transport = Octets(transport).first(bytes);
-      if (!stack->on_icmpv6_error(own) || own.type != ipv6::icmp::too_big) return;
-      static_cast<void>(
-          stack->ipv6().on_engine([to = own.to, mtu = own.parameter](ipv6::Engine& engine) noexcept { engine.believe_mtu(to, mtu); }));
+      const bool believed = stack->on_icmpv6_error(own);
+      if (own.type != ipv6::icmp::too_big) return;
+      static_cast<void>(stack->ipv6().on_engine([believed, to = own.to, mtu = own.parameter](ipv6::Engine& engine) noexcept {
+        believed ? engine.believe_mtu(to, mtu) : engine.refuse_mtu();
+      }));
     }));
   } catch (const std::bad_alloc&) {
     stack_.counters().dropped_memory.add();
   }
-  return false;
+  return std::nullopt;
 }
 
 void StackIpv6::address_removed(const Address& address) noexcept {

@@ -82,7 +82,7 @@ class StackIpv6 final : ipv6::Link, ipv6::Upper {
   [[nodiscard]] std::uint64_t random_bits() noexcept override;
   // ipv6::Upper
   void transport(ipv6::Octets packet, std::size_t offset, std::uint8_t protocol) noexcept override;
-  [[nodiscard]] bool icmp_error(const ipv6::IcmpError& error) noexcept override;
+  [[nodiscard]] std::optional<bool> icmp_error(const ipv6::IcmpError& error) noexcept override;
   void address_removed(const Address& address) noexcept override;
   void addresses_changed() noexcept override {}
   void groups_changed() noexcept override;

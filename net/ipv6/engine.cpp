@@ -131,6 +131,7 @@ void Engine::confirm(const Address& destination) noexcept {
 }
 
 void Engine::believe_mtu(const Address& destination, std::uint32_t mtu) noexcept {
+  counters_.too_big_believed.add();
   if (shared_.mtus.reduce(destination, mtu, link_.now_ms())) shared_.note_change();
 }
 
@@ -305,10 +306,9 @@ void Engine::input_error(const Header& header, Octets message) noexcept {
                         .from = own.from,
                         .to = own.to,
                         .transport = quoted.subspan(at.offset)};
-  const bool believed = upper_.icmp_error(error);
-  if (error.type != icmp::too_big) return;
-  if (!believed) return counters_.too_big_refused.add();
-  counters_.too_big_believed.add();
+  const std::optional<bool> believed = upper_.icmp_error(error);
+  if (error.type != icmp::too_big || !believed.has_value()) return;
+  if (!*believed) return refuse_mtu();
   believe_mtu(error.to, error.parameter);
 }
 

@@ -55,8 +55,9 @@ class Upper {
   /// A packet with a segment of TCP or a datagram of UDP at `offset`, for this machine. Headers between the fixed header and `offset` were
   /// handled. Checksums are not checked.
   virtual void transport(Octets packet, std::size_t offset, std::uint8_t protocol) noexcept = 0;
-  /// Returns true if a connection or port of this machine has sent the packet; only then is a path MTU believed.
-  [[nodiscard]] virtual bool icmp_error(const IcmpError& error) noexcept = 0;
+  /// Returns true if a connection or port of this machine has sent the packet; only then is a path MTU believed. Nothing: another core
+  /// decides, and calls `believe_mtu` or `refuse_mtu` later.
+  [[nodiscard]] virtual std::optional<bool> icmp_error(const IcmpError& error) noexcept = 0;
   virtual void address_removed(const Address& address) noexcept = 0;
   virtual void addresses_changed() noexcept = 0;
   /// The groups for the card's filter have changed.
@@ -105,6 +106,7 @@ class Engine final : Neighbours::User, OwnAddresses::User, Listener::User {
   void confirm(const Address& destination) noexcept;
   /// A transport protocol has checked a packet too big message.
   void believe_mtu(const Address& destination, std::uint32_t mtu) noexcept;
+  void refuse_mtu() noexcept { counters_.too_big_refused.add(); }
 
   void run_timers() noexcept;
   /// The time at which `run_timers` MUST be called; `never` if nothing is timed.
