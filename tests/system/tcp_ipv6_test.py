@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""TCP over IPv6 with the host's kernel as the peer: memcached's large values with each value of `tso`, with lost frames and over a path with
-a smaller MTU, control, and a refused connection. netpipe_test.py measures over IPv6, too."""
+"""TCP over IPv6 with the host's kernel as the peer: memcached's large values with each value of `tso`, with lost frames, and over a path
+with a smaller MTU; control, and a refused connection. netpipe_test.py measures over IPv6, too."""
 
 import re
 import sys
@@ -23,7 +23,7 @@ START_SECONDS = 60
 PATIENCE_SECONDS = 200
 NEAP = [sys.executable, str(build.REPOSITORY / "neap")]
 
-# memcached's text protocol: stores a large value, gets it over two connections for a number of rounds, and compares every byte. Then several
+# memcached's text protocol: stores a large value, gets it over two connections for a number of rounds, and compares every byte. Then eight
 # clients store and get small values at the same time. A port without a listener must refuse.
 TALK = """
 import random, socket, sys, threading
@@ -75,8 +75,8 @@ class World:
         argv = (network or self.namespace).inside([sys.executable, "-c", TALK, host, str(rounds)])
         assert output_of(argv, timeout_seconds=PATIENCE_SECONDS) == "same\n"
 
-    def ask(self, command: str, *words: str) -> str:
-        return output_of(self.namespace.inside([*NEAP, "ctl", IMAGE6, command, *words]), timeout_seconds=PATIENCE_SECONDS)
+    def ask(self, command: str) -> str:
+        return output_of(self.namespace.inside([*NEAP, "ctl", f"[{IMAGE6}]", command]), timeout_seconds=PATIENCE_SECONDS)
 
     def stats(self) -> dict[str, int]:
         fields = fields_of(self.ask("stats").removeprefix("ok "))
