@@ -357,6 +357,38 @@ void ConnectionState::retain(ReceivedPiece& piece) noexcept {
   return connection->take_segment(ArrivedSegment(at + tcp_at), options_bytes, bytes, static_cast<unsigned>(extent.buffers), received);
 }
 
+// Over IPv6, a segment in one buffer takes the short path. Segments that arrive together are not joined. An address that the machine has
+// lost has no connections, so the addresses need no other check than that of the table.
+[[gnu::noinline]] bool Stack::take_in_segment_ipv6(const ReceivedFrame& received) noexcept {
+  using Headers6 = SegmentHeaders6;
+  constexpr std::size_t tcp6_at = ip + Headers6::ip_header_bytes;
+  const ReceiveBuffer& frame = *received.frame;
+  const std::byte* const at = frame.data;
+  if (!short_path_ || frame.next != nullptr || frame.bytes < Headers6::bytes || !received.info.ipv6_checksum_good()) return false;
+  // EtherType IPv6, version 6, any traffic class and flow label; TCP, any hop limit.
+  constexpr std::uint32_t type_mask = 0x00F0'FFFF, type = 0x0060'DD86;
+  constexpr std::uint16_t next_mask = 0x00FF, next = 6;
+  constexpr unsigned flags_mask = 0xFF & ~flag::psh;
+  const auto length = std::to_integer<std::uint32_t>(at[tcp6_at + 12]);
+  if ((at[0] & std::byte{1}) != std::byte{0} || (read_raw<std::uint32_t>(at + ip - 2) & type_mask) != type ||
+      (read_raw<std::uint16_t>(at + ip + 6) & next_mask) != next ||
+      (std::to_integer<unsigned>(at[tcp6_at + 13]) & flags_mask) != flag::ack || (length != with_timestamps && length != without_options))
+    return false;
+  const std::uint32_t options_bytes = (length >> 4) * 4 - Headers6::tcp_header_bytes;
+  const std::uint32_t tcp_bytes = std::byteswap(read_raw<std::uint16_t>(at + ip + 4));
+  const std::uint32_t tcp_header_bytes = Headers6::tcp_header_bytes + options_bytes;
+  if (tcp_bytes < tcp_header_bytes || tcp_bytes > frame.bytes - tcp6_at) return false;
+  SegmentAddresses6 key{.addresses = {}, .ports = read_raw<std::uint32_t>(at + tcp6_at)};
+  std::memcpy(&key.addresses, at + ip + 8, sizeof key.addresses);
+  ConnectionState* const connection = table6_.find(key);
+  if (connection == nullptr) return false;
+  if (connection->take_segment(ArrivedSegment(at + tcp6_at), options_bytes, tcp_bytes - tcp_header_bytes, 1, {&received, 1}) == 0)
+    return false;
+  counters_.segments_received.add();
+  counters_.ipv6_received.add();
+  return true;
+}
+
 void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
   require(this_core() == core_, "a stack receives frames on its own core", core_);
   want_event_end();
@@ -366,7 +398,7 @@ void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
     counters_.segments_received.add(taken);
     if (taken == 0) [[unlikely]] {
       taken = 1;
-      take_in(frames.front().frame, extent_of(*frames.front().frame).bytes, frames.front().info);
+      if (!take_in_segment_ipv6(frames.front())) take_in(frames.front().frame, extent_of(*frames.front().frame).bytes, frames.front().info);
     }
     frames = frames.subspan(taken);
   }

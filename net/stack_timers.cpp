@@ -75,13 +75,15 @@ void Stack::tcp_timer_fired() noexcept {
   arm_tcp_timer();
 }
 
-void Stack::enter_time_wait(const SegmentAddresses& key, const tcp::TimeWaitNumbers& numbers) noexcept {
-  static_cast<void>(time_wait_.add(key, numbers, now_us()));
+void Stack::enter_time_wait(const ConnectionKey& key, const tcp::TimeWaitNumbers& numbers) noexcept {
+  std::visit([&](const auto& own) { static_cast<void>(time_wait_of(own).add(own, numbers, now_us())); }, key);
   if (times_.time_wait == StackTimes::never) note_time_wait();
 }
 
 void Stack::note_time_wait() noexcept {
-  const std::uint64_t due_us = time_wait_.due_us(now_us());
+  // 0: the table is empty.
+  std::uint64_t due_us = time_wait_.due_us(now_us());
+  if (const std::uint64_t due6_us = time_wait6_.due_us(now_us()); due6_us != 0) due_us = due_us == 0 ? due6_us : std::min(due_us, due6_us);
   if (due_us == 0) return;
   times_.time_wait = (due_us / 1000 + coarse_ms) / coarse_ms * coarse_ms;
   want_checks();
@@ -201,6 +203,7 @@ void Stack::timer_fired() noexcept {
   age_neighbours(now);
   if (times_.time_wait <= now) {
     time_wait_.expire(now_us(), ~0U);
+    time_wait6_.expire(now_us(), ~0U);
     times_.time_wait = StackTimes::never;
     note_time_wait();
   }

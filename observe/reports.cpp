@@ -112,7 +112,6 @@ constexpr NamedCount<net::Counters> net_counts[] = {
     {"net.ipv6_errors_limited", &net::Counters::ipv6_errors_limited},
     {"net.ipv6_no_route", &net::Counters::ipv6_no_route},
     {"net.ipv6_received", &net::Counters::ipv6_received},
-    {"net.ipv6_tcp_dropped", &net::Counters::ipv6_tcp_dropped},
     {"net.segments_received", &net::Counters::segments_received},
     {"net.segments_sent", &net::Counters::segments_sent},
     {"net.retransmissions", &net::Counters::retransmissions},

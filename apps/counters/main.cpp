@@ -59,7 +59,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   const auto listening =
       co_await (*network)->listen(port, [&service](net::Connection& connection) { return counters::accept(service, connection); });
   if (!listening) co_return fail("cannot listen", listening.error());
-  print("counters: listening on ", (*network)->address().to_string(), ":", port);
+  print("counters: listening on ", net::Endpoint{.address = (*network)->shown_address(), .port = port}.to_string());
 
   Completion<> never;  // keeps this task alive; all further work is done in events of connections
   co_await never;

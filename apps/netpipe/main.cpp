@@ -88,7 +88,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   }
 
   if (const auto listening = co_await service.serve(words.port); !listening) co_return fail("cannot listen", listening.error());
-  print("netpipe: listening on ", (*network)->address().to_string(), ":", words.port);
+  print("netpipe: listening on ", net::Endpoint{.address = (*network)->shown_address(), .port = words.port}.to_string());
 
   Completion<> never;  // keeps this task alive; all further work is done in events of connections
   co_await never;

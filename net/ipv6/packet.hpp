@@ -68,6 +68,7 @@ struct Header {
   std::uint16_t payload_bytes = 0;
   std::uint8_t next = next_header::none, hops = 64;
   Address from{}, to{};
+  std::uint32_t flow = 0;  ///< traffic class and flow label
 
   /// Reads the header of a packet of at least `header_bytes` bytes.
   [[nodiscard]] static Header read(Octets packet) noexcept {
@@ -78,7 +79,7 @@ struct Header {
             .to = Address::read(packet.data() + 24)};
   }
   void write(std::byte* out) const noexcept {
-    write_32(out, 0x6000'0000);
+    write_32(out, 0x6000'0000 | flow);
     write_16(out + 4, payload_bytes);
     out[6] = static_cast<std::byte>(next);
     out[7] = static_cast<std::byte>(hops);
