@@ -15,11 +15,11 @@ namespace neap::net {
 namespace {
 
 constexpr std::chrono::seconds connect_limit{10};
-constexpr std::uint16_t link_mtu = 1500;
 constexpr std::uint32_t headers_bytes = SegmentHeaders::ip_header_bytes + SegmentHeaders::tcp_header_bytes;
 /// CVE-2019-11479: with an MSS of a few bytes, every few bytes cost a segment. As Linux's TCP_MIN_MSS.
 constexpr std::uint16_t mss_min = 88;
 constexpr std::uint16_t mss_default = 536;  // RFC 9293, MUST-15
+constexpr std::uint16_t mss_usual = 1460;   // of Ethernet without jumbo frames
 
 }  // namespace
 
@@ -93,7 +93,9 @@ void ConnectionState::use(const Agreement& agreement) noexcept {
   sack_ = agreement.sack;
   timestamps_ = agreement.timestamps;
   ecn_ = agreement.ecn;
-  const auto mtu = static_cast<std::uint16_t>(std::min<std::uint32_t>(link_mtu, peer_mss_ + headers_bytes));
+  const auto mtu = static_cast<std::uint16_t>(std::min<std::uint32_t>(stack_.mtu(), peer_mss_ + headers_bytes));
+  // A peer with an ordinary interface does not fill a jumbo frame.
+  acknowledgements_.set_full_bytes_max(std::min(stack_.announced_mss(), std::max(peer_mss_, mss_usual)));
   const std::uint32_t now_s = stack_.now_s();
   path_mtu_.start(mtu, stack_.path_mtu_cache().find(remote().address.v4().value, now_s), tcp::mtu_min_4, now_s);
 }

@@ -49,7 +49,7 @@ std::size_t ConnectionState::write_options(std::byte* at, bool syn, std::size_t 
   const tcp::Timestamps timestamps{.value = stack_.now_ms() + timestamp_offset_, .echo = timestamp_recent_};
   if (syn) {
     const bool first = state_ == TcpState::syn_sent;
-    return tcp::write_syn_options(at, {.mss = static_cast<std::uint16_t>(OutgoingSegment::frame_payload_bytes),
+    return tcp::write_syn_options(at, {.mss = stack_.announced_mss(),
                                        .window_shift = tcp::window_shift_for(tcp::settings.receive_bytes_max),
                                        .window_scale = first || receive_.shift() != 0,
                                        .sack_permitted = first ? tcp::settings.sack : sack_,

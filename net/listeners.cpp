@@ -82,7 +82,7 @@ void Stack::send_cookie(Listener& listener, const IncomingSegment& segment) noex
                                   .window_scale = options.has_window_shift,
                                   .sack_permitted = tcp::settings.sack && options.sack_permitted,
                                   .ecn = tcp::settings.ecn && segment.has(flag::ece) && segment.has(flag::cwr)};
-  tcp::SynOptions own{.mss = static_cast<std::uint16_t>(OutgoingSegment::frame_payload_bytes)};
+  tcp::SynOptions own{.mss = announced_mss()};
   if (timestamps) {
     own.window_shift = tcp::window_shift_for(tcp::settings.receive_bytes_max);
     own.window_scale = agreed.window_scale;
