@@ -282,7 +282,7 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   [[nodiscard]] Sent send_new(std::uint64_t now_us) noexcept;
   /// Makes a segment of the first bytes of the queue, at most `bytes`; null without memory.
   [[nodiscard]] OutgoingSegment* make_segment(std::uint32_t bytes) noexcept;
-  [[nodiscard]] OutgoingSegment* copy_front(std::uint32_t bytes, bool large) noexcept;
+  [[nodiscard]] OutgoingSegment* copy_front(std::uint32_t bytes) noexcept;
   /// Sends `made`, which has the next bytes, and gives it to the sender. If the card has no room, it becomes `ready_`.
   [[nodiscard]] Sent pass_new(OutgoingSegment& made, std::uint64_t now_us) noexcept;
   [[nodiscard]] Sent send_fin(std::uint64_t now_us) noexcept;

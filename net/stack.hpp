@@ -57,6 +57,7 @@ struct StackGroup {
   NetDevice& device;
   unsigned first = 0, cores = 0;
   Ipv6Setting ipv6_setting{};
+  std::uint16_t mtu = AddressSetting::mtu_usual;
   std::unique_ptr<ipv6::Shared> ipv6_shared{};
   std::atomic<std::uint32_t> address{0};          ///< host byte order; 0: no address
   std::atomic<std::uint32_t> netmask{0};          ///< host byte order
@@ -96,6 +97,12 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool primary() const noexcept { return core_ == group_.first; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] NetDevice& device() const noexcept { return group_.device; }
+  /// The largest IP packet of the interface, in bytes.
+  [[nodiscard]] std::uint16_t mtu() const noexcept { return group_.mtu; }
+  /// The MSS that connections over IPv4 announce (RFC 9293, 3.7.1).
+  [[nodiscard]] std::uint16_t announced_mss() const noexcept {
+    return static_cast<std::uint16_t>(group_.mtu - SegmentHeaders::ip_header_bytes - SegmentHeaders::tcp_header_bytes);
+  }
   [[nodiscard]] netif& interface() noexcept { return netif_; }
   [[nodiscard]] StackIpv6& ipv6() noexcept { return ipv6_; }
   [[nodiscard]] CountersOf<Counter>& counters() noexcept { return counters_; }
