@@ -314,29 +314,40 @@ void ConnectionState::retain(ReceivedPiece& piece) noexcept {
 }
 
 // --- The frames of an event --------------------------------------------------------------------------------------------------------------
-/// Drops acknowledgements without payload that the frame behind each one makes superfluous: a segment of the same connection with the same
-/// sequence number and options, and a greater acknowledgement number. The first frame MUST have ordinary headers and no payload, and a
-/// second one MUST exist. Returns the number of dropped frames.
+/// Drops acknowledgements without payload that the frame behind each one makes superfluous: their headers are equal but for
+/// identification, checksums, window and a greater acknowledgement number. The first frame MUST have ordinary headers and no payload.
+/// Returns the number of dropped frames.
 [[gnu::noinline]] unsigned Stack::drop_superseded(std::span<const ReceivedFrame> received) noexcept {
-  const std::byte* at = received.front().frame->data;
-  const SegmentAddresses addresses = addresses_of(at);
-  const std::uint32_t options_bytes = options_bytes_of(at), sequence = ArrivedSegment(at + tcp_at).sequence();
-  std::size_t counted_bytes = 0;  // of the frame at `at`; those of the first one are counted already
+  ReceiveBuffer* last = received.front().frame;
+  const std::byte* const first = last->data;
+  const std::uint32_t headers_bytes = static_cast<std::uint32_t>(Headers::bytes) + options_bytes_of(first);
+  const auto receiver = read_raw<std::uint64_t>(first);
+  const auto length = read_raw<std::uint64_t>(first + ip - 4);  // with the end of the sender's MAC, EtherType, version, type of service
+  const auto protocol = read_raw<std::uint32_t>(first + ip + 6);
+  const auto addresses = read_raw<std::uint64_t>(first + ip + 12);
+  const auto ports_and_sequence = read_raw<std::uint64_t>(first + tcp_at);
+  const auto flags = read_raw<std::uint16_t>(first + tcp_at + 12);
+  std::uint32_t acknowledged = ArrivedSegment(first + tcp_at).acknowledgement();
+  std::size_t bytes = 0;
   unsigned dropped = 0;
   while (dropped + 1 != received.size()) {
     const ReceivedFrame& next = received[dropped + 1];
-    if (!may_follow(next, received.front()) || !has_ordinary_headers(*next.frame, next.info)) break;
-    const std::byte* const other = next.frame->data;
-    const ArrivedSegment segment(other + tcp_at);
-    if (!(addresses_of(other) == addresses) || options_bytes_of(other) != options_bytes || segment.sequence() != sequence ||
-        !tcp::after(segment.acknowledgement(), ArrivedSegment(at + tcp_at).acknowledgement()))
+    ReceiveBuffer& frame = *next.frame;
+    if (last->next != nullptr || frame.next != nullptr || frame.bytes < headers_bytes || !next.info.checksums_good()) break;
+    const std::byte* const at = frame.data;
+    const std::uint32_t number = ArrivedSegment(at + tcp_at).acknowledgement();
+    if (read_raw<std::uint64_t>(at) != receiver || read_raw<std::uint64_t>(at + ip - 4) != length ||
+        read_raw<std::uint32_t>(at + ip + 6) != protocol || read_raw<std::uint64_t>(at + ip + 12) != addresses ||
+        read_raw<std::uint64_t>(at + tcp_at) != ports_and_sequence || read_raw<std::uint16_t>(at + tcp_at + 12) != flags ||
+        !tcp::after(number, acknowledged))
       break;
-    counters_.bytes_received.add(counted_bytes);
-    release_chain(received[dropped++].frame);
-    counted_bytes = extent_of(*next.frame).bytes;
-    if (payload_bytes_of(*next.frame, counted_bytes, options_bytes) != 0) break;
-    at = other;
+    if (dropped != 0) bytes += last->bytes;  // those of the first frame are counted already
+    last->release();
+    last = &frame;
+    acknowledged = number;
+    ++dropped;
   }
+  counters_.bytes_received.add(bytes);
   return dropped;
 }
 

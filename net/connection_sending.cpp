@@ -42,6 +42,13 @@ void ConnectionState::report_acknowledged() noexcept {
       return;
     }
   }
+  // An acknowledgement of a long reply, all of which was sent.
+  if (ordinary_ && ready_ == nullptr && queued_.empty() && !acknowledgements_.waits() && !send_.has_retransmission() &&
+      send_.timer() != tcp::SendState::Timer::none) {
+    stack_.arm(*this, send_.due_us(stack_.now_us()));
+    charge();
+    return;
+  }
   settle_slowly();
 }
 

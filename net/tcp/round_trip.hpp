@@ -24,11 +24,12 @@ struct RoundTrip {
   [[nodiscard]] std::uint32_t smoothed_us() const noexcept { return eightfold_us >> 3; }
 
   /// Takes a sample of a segment that was sent at `sent_us`, if the last one is a millisecond old.
-  [[gnu::always_inline]] void sample_at(std::uint32_t now_us, std::uint32_t sent_us, std::uint32_t rto_min_us) noexcept {
+  [[gnu::always_inline]] void sample_at(std::uint32_t now_us, std::uint32_t sent_us, std::uint32_t rto_min_us,
+                                        bool may_decrease = true) noexcept {
     if (now_us - sampled_us < 1'000 && eightfold_us != 0) [[likely]]
       return;
     sampled_us = now_us;
-    sample(now_us - sent_us, rto_min_us);
+    sample(now_us - sent_us, rto_min_us, may_decrease);
   }
   /// Takes a sample. `may_decrease`: the deviation may become less.
   void sample(std::uint32_t round_trip_us, std::uint32_t rto_min_us, bool may_decrease = true) noexcept {
