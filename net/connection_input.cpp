@@ -170,7 +170,7 @@ void ConnectionState::release_acknowledged(tcp::SentSegment* segments) noexcept 
   while (segments != nullptr) {
     OutgoingSegment& segment = OutgoingSegment::of(*std::exchange(segments, segments->next));
     sent_memory_ -= std::min(sent_memory_, memory_of(segment));
-    path_mtu_.acknowledged(std::min<std::uint32_t>(segment.bytes, send_.mss) + 40 + (timestamps_ ? tcp::timestamps_bytes : 0));
+    path_mtu_.acknowledged(std::min<std::uint32_t>(segment.bytes, send_.mss) + headers_bytes() + (timestamps_ ? tcp::timestamps_bytes : 0));
     OutgoingSegment::release(segment);
   }
   if (send_.nxt == send_.una) sent_memory_ = 0;  // splits have changed the objects
