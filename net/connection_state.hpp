@@ -319,6 +319,7 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   void arm_timer(std::uint64_t now_us) noexcept;
   [[nodiscard]] std::uint64_t next_due(std::uint64_t now_us) const noexcept;
   [[nodiscard]] bool check_limits(std::uint64_t now_us) noexcept;
+  [[nodiscard]] bool keeps_alive() const noexcept;
   [[nodiscard]] bool run_sender_timer(std::uint64_t now_us) noexcept;
 
   Stack& stack_;

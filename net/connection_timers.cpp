@@ -29,6 +29,11 @@ std::uint64_t time_after(std::uint64_t now_us, std::uint32_t at, std::uint64_t l
 
 }  // namespace
 
+/// True if only the peer can end the connection, perhaps one that has vanished. After `close`, other limits hold.
+bool ConnectionState::keeps_alive() const noexcept {
+  return state_ == TcpState::established || state_ == TcpState::close_wait || (state_ == TcpState::fin_wait_2 && !close_wanted_);
+}
+
 std::uint64_t ConnectionState::next_due(std::uint64_t now_us) const noexcept {
   std::uint64_t due = never;
   if (send_.timer() != tcp::SendState::Timer::none) due = send_.due_us(now_us);
@@ -39,8 +44,7 @@ std::uint64_t ConnectionState::next_due(std::uint64_t now_us) const noexcept {
   const auto at_second = [](std::uint32_t second) { return std::uint64_t{second} * second_us; };
   if (state_ == TcpState::syn_received && !connecting_) due = std::min(due, at_second(since_s_ + half_open_s + 1));
   if (close_wanted_) due = std::min({due, at_second(since_s_ + closing_s_max + 1), at_second(progress_s_ + quiet_s_max + 1)});
-  const bool keeps_alive = state_ == TcpState::established || state_ == TcpState::close_wait;
-  if (keeps_alive && tcp::settings.keep_alive_s != 0 && send_.nxt == send_.una) {
+  if (keeps_alive() && tcp::settings.keep_alive_s != 0 && send_.nxt == send_.una) {
     const std::uint64_t silence_s = tcp::settings.keep_alive_s + std::uint64_t{keep_alive_probes_} * keep_alive_interval_s;
     const std::uint64_t probe = time_after(now_us, received_at_, silence_s * second_us);
     due = std::min(due, (probe + coarse_us - 1) / coarse_us * coarse_us);
@@ -63,8 +67,7 @@ bool ConnectionState::check_limits(std::uint64_t now_us) noexcept {
   }
   bool ended = close_wanted_ && (now_s - since_s_ > closing_s_max || now_s - progress_s_ > quiet_s_max);
   if (tcp::settings.zero_window_end_s != 0 && send_.window_closed_s(now_us) > tcp::settings.zero_window_end_s) ended = true;
-  const bool keeps_alive = state_ == TcpState::established || state_ == TcpState::close_wait;
-  if (keeps_alive && tcp::settings.keep_alive_s != 0 && send_.nxt == send_.una && !ended) {
+  if (keeps_alive() && tcp::settings.keep_alive_s != 0 && send_.nxt == send_.una && !ended) {
     if (time_after(now_us, received_at_, tcp::settings.keep_alive_s * second_us) > now_us) {
       keep_alive_probes_ = 0;
     } else if (time_after(now_us, received_at_,
