@@ -16,10 +16,10 @@ namespace neap::net {
 namespace {
 
 constexpr std::chrono::seconds connect_limit{10};
-constexpr std::uint16_t link_mtu = 1500;
 /// CVE-2019-11479: with an MSS of a few bytes, every few bytes cost a segment. As Linux's TCP_MIN_MSS.
 constexpr std::uint16_t mss_min = 88;
 constexpr std::uint16_t mss_default = 536, mss_default_ipv6 = 1220;  // RFC 9293, MUST-15
+constexpr std::uint16_t mss_usual = 1460;                            // of Ethernet without jumbo frames
 
 /// The name of a destination in `PathMtuCache`. Two destinations over IPv6 may have the same name: they then use the smaller size of both.
 std::uint64_t destination_of_cache(const Address& address) noexcept {
@@ -108,6 +108,8 @@ void ConnectionState::use(const Agreement& agreement) noexcept {
   timestamps_ = agreement.timestamps;
   ecn_ = agreement.ecn;
   const auto mtu = static_cast<std::uint16_t>(std::min(link_mss(), peer_mss_) + headers_bytes());
+  // A peer with an ordinary interface does not fill a jumbo frame.
+  acknowledgements_.set_full_bytes_max(std::min(link_mss(), std::max(peer_mss_, mss_usual)));
   const std::uint32_t now_s = stack_.now_s();
   const Address peer = remote().address;
   std::uint16_t known = stack_.path_mtu_cache().find(destination_of_cache(peer), now_s);
@@ -116,7 +118,7 @@ void ConnectionState::use(const Agreement& agreement) noexcept {
 }
 
 std::uint16_t ConnectionState::link_mss() const noexcept {
-  return static_cast<std::uint16_t>((over_ipv6_ ? stack_.ipv6().link_mtu() : link_mtu) - headers_bytes());
+  return static_cast<std::uint16_t>((over_ipv6_ ? stack_.ipv6().link_mtu() : stack_.mtu()) - headers_bytes());
 }
 
 void ConnectionState::remember_path_mtu(std::uint32_t now_s) noexcept {

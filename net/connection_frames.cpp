@@ -36,7 +36,7 @@ unsigned ConnectionState::flags_of(const OutgoingSegment& segment) const noexcep
   if (segment.has(tcp::SentSegment::syn)) {
     if (state_ == TcpState::syn_sent) {
       // RFC 3168, 6.1.1.1: a repeated SYN asks without ECN, because some routers drop such SYNs.
-      const bool asks = tcp::settings.ecn && !segment.has(tcp::SentSegment::ever_retransmitted | tcp::SentSegment::lost);
+      const bool asks = tcp::settings.ecn && !send_.has_retransmission() && !segment.has(tcp::SentSegment::ever_retransmitted);
       return asks ? flag::syn | flag::ece | flag::cwr : flag::syn;
     }
     return flag::syn | flag::ack | (ecn_ ? flag::ece : 0U);
@@ -74,6 +74,14 @@ std::size_t ConnectionState::write_options(std::byte* at, bool syn, std::size_t 
     }
   }
   return bytes;
+}
+
+ConnectionState::Sent ConnectionState::transmit(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept {
+  if (headers_.generation != etharp_generation || !stack_.offloads_checksums() || !out_of_order_.empty() ||
+      segment.kind != OutgoingSegment::Kind::inside || segment.bytes > send_.mss || segment.references != 1 || (flags & flag::syn) != 0 ||
+      ecn_) [[unlikely]]
+    return transmit_slowly(segment, sequence, flags);
+  return transmit_whole(segment, sequence, flags, control_);
 }
 
 ConnectionState::Sent ConnectionState::transmit_slowly(OutgoingSegment& original, std::uint32_t sequence, unsigned flags) noexcept {

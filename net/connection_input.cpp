@@ -186,6 +186,13 @@ void ConnectionState::take_timestamps(const IncomingSegment& segment) noexcept {
     timestamp_recent_ = segment.options.timestamps.value;
 }
 
+/// With DCTCP, bytes that wait are acknowledged with the echo of their own marks (RFC 8257, 3.2).
+void ConnectionState::take_congestion_mark(const IncomingSegment& segment) noexcept {
+  const bool dctcp = tcp::settings.congestion == tcp::CongestionControl::dctcp;
+  if (dctcp && segment.marked != congestion_echo_.echo() && acknowledgements_.waits()) static_cast<void>(acknowledge());
+  if (congestion_echo_.received(segment.marked, segment.has(flag::cwr), dctcp)) acknowledgements_.require_now();
+}
+
 // --- The path ----------------------------------------------------------------------------------------------------------------------------
 void ConnectionState::input(IncomingSegment& segment) noexcept {
   if (!tcp::parse_options(segment.option_bytes, segment.has(flag::syn), segment.options)) stack_.counters().options_malformed.add();
@@ -227,10 +234,7 @@ void ConnectionState::input(IncomingSegment& segment) noexcept {
     if (state_ == TcpState::closing) return enter_time_wait();
     if (state_ == TcpState::last_ack) return drop(true);
   }
-  if (ecn_ && segment.payload_bytes != 0 &&
-      congestion_echo_.received(segment.marked, segment.has(flag::cwr), tcp::settings.congestion == tcp::CongestionControl::dctcp)) {
-    acknowledgements_.require_now();
-  }
+  if (ecn_ && segment.payload_bytes != 0) take_congestion_mark(segment);
   if (segment.payload_bytes != 0 || segment.has(flag::fin)) take_payload(segment);
 }
 

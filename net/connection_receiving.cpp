@@ -71,16 +71,16 @@ SegmentAddresses addresses_of(const std::byte* frame) noexcept {
 constexpr std::uint32_t no_payload_length = ~0U;
 [[gnu::always_inline]] inline std::uint32_t payload_bytes_of(const ReceiveBuffer& frame, std::size_t frame_bytes,
                                                              std::uint32_t options_bytes) noexcept {
-  const std::size_t ip_bytes = std::byteswap(read_raw<std::uint16_t>(frame.data + ip + 2));
-  const std::size_t headers_bytes = Headers::bytes + options_bytes;
-  if (ip_bytes < headers_bytes - ip || ip_bytes > frame_bytes - ip || frame.bytes < headers_bytes) return no_payload_length;
-  return static_cast<std::uint32_t>(ip_bytes - (headers_bytes - ip));
+  const auto headers_bytes = static_cast<std::uint32_t>(Headers::bytes + options_bytes);
+  // A packet shorter than its headers has a length that no frame has.
+  const std::uint32_t bytes = std::byteswap(read_raw<std::uint16_t>(frame.data + ip + 2)) + static_cast<std::uint32_t>(ip) - headers_bytes;
+  if (frame.bytes < headers_bytes || bytes > frame_bytes - headers_bytes) return no_payload_length;
+  return bytes;
 }
 
 /// The number of a frame's buffers, and of their bytes.
 struct Extent {
-  std::size_t bytes;
-  unsigned buffers = 1;
+  std::size_t bytes, buffers = 1;
 };
 [[gnu::always_inline]] inline Extent extent_of(const ReceiveBuffer& frame) noexcept {
   Extent extent{.bytes = frame.bytes};
@@ -94,15 +94,6 @@ struct Extent {
 /// True if `next` may be a segment of the same connection as `frame`. Mostly that is decided by RSS, without a look at the frame.
 [[gnu::always_inline]] inline bool may_follow(const ReceivedFrame& next, const ReceivedFrame& frame) noexcept {
   return next.info.rss_hash() == frame.info.rss_hash();
-}
-
-/// True if `next` makes the acknowledgement in `frame`, which carries no payload, superfluous: it is a segment of the same connection with
-/// the same sequence number and options, and a greater acknowledgement number.
-bool supersedes(const ReceivedFrame& next, const std::byte* frame) noexcept {
-  if (!has_ordinary_headers(*next.frame, next.info) || !(addresses_of(next.frame->data) == addresses_of(frame))) return false;
-  const ArrivedSegment one(frame + tcp_at), other(next.frame->data + tcp_at);
-  return frame[tcp_at + 12] == next.frame->data[tcp_at + 12] && other.sequence() == one.sequence() &&
-         tcp::after(other.acknowledgement(), one.acknowledgement());
 }
 
 [[gnu::always_inline]] inline ReceivedPiece& make_delivered(ReceiveBuffer& buffer, ConnectionState& connection, const std::byte* data,
@@ -219,7 +210,7 @@ class JoinedPayload {
   }
   unsigned taken = 1;
   if (buffer.next == nullptr && (received.size() == 1 || !may_follow(received[1], received[0]))) [[likely]] {
-    receive_.advance(bytes);
+    receive_.advance_within(bytes);
     acknowledgements_.received(bytes);
     deliver(segment.options() + options_bytes, bytes, buffer);
   } else {
@@ -290,7 +281,7 @@ unsigned ConnectionState::deliver_joined(ArrivedSegment segment, std::uint32_t o
     const ArrivedSegment other(frame.data + tcp_at);
     const Extent extent = extent_of(frame);
     const std::uint32_t more = payload_bytes_of(frame, extent.bytes, options_bytes);
-    buffers += extent.buffers;
+    buffers += static_cast<unsigned>(extent.buffers);
     if (other.sequence() != begin + payload.bytes() || more - 1 >= room - payload.bytes() || buffers > buffers_max) break;
     stack_.counters().bytes_received.add(extent.bytes);
     sequence = other.sequence();
@@ -323,6 +314,32 @@ void ConnectionState::retain(ReceivedPiece& piece) noexcept {
 }
 
 // --- The frames of an event --------------------------------------------------------------------------------------------------------------
+/// Drops acknowledgements without payload that the frame behind each one makes superfluous: a segment of the same connection with the same
+/// sequence number and options, and a greater acknowledgement number. The first frame MUST have ordinary headers and no payload, and a
+/// second one MUST exist. Returns the number of dropped frames.
+[[gnu::noinline]] unsigned Stack::drop_superseded(std::span<const ReceivedFrame> received) noexcept {
+  const std::byte* at = received.front().frame->data;
+  const SegmentAddresses addresses = addresses_of(at);
+  const std::uint32_t options_bytes = options_bytes_of(at), sequence = ArrivedSegment(at + tcp_at).sequence();
+  std::size_t counted_bytes = 0;  // of the frame at `at`; those of the first one are counted already
+  unsigned dropped = 0;
+  while (dropped + 1 != received.size()) {
+    const ReceivedFrame& next = received[dropped + 1];
+    if (!may_follow(next, received.front()) || !has_ordinary_headers(*next.frame, next.info)) break;
+    const std::byte* const other = next.frame->data;
+    const ArrivedSegment segment(other + tcp_at);
+    if (!(addresses_of(other) == addresses) || options_bytes_of(other) != options_bytes || segment.sequence() != sequence ||
+        !tcp::after(segment.acknowledgement(), ArrivedSegment(at + tcp_at).acknowledgement()))
+      break;
+    counters_.bytes_received.add(counted_bytes);
+    release_chain(received[dropped++].frame);
+    counted_bytes = extent_of(*next.frame).bytes;
+    if (payload_bytes_of(*next.frame, counted_bytes, options_bytes) != 0) break;
+    at = other;
+  }
+  return dropped;
+}
+
 [[gnu::always_inline]] inline unsigned Stack::take_in_segments(std::span<const ReceivedFrame> received) noexcept {
   ReceiveBuffer& frame = *received.front().frame;
   const Extent extent = extent_of(frame);
@@ -334,12 +351,10 @@ void ConnectionState::retain(ReceivedPiece& piece) noexcept {
   if (bytes == no_payload_length) return 0;
   ConnectionState* const connection = table_.find(addresses_of(at));
   if (connection == nullptr) return 0;
-  if (bytes == 0 && received.size() != 1 && may_follow(received[1], received[0]) && connection->sender().is_open() &&
-      supersedes(received[1], at)) {
-    release_chain(&frame);
-    return 1;
+  if (bytes == 0 && received.size() != 1 && may_follow(received[1], received[0]) && connection->sender().is_open()) {
+    if (const unsigned dropped = drop_superseded(received); dropped != 0) return dropped;
   }
-  return connection->take_segment(ArrivedSegment(at + tcp_at), options_bytes, bytes, extent.buffers, received);
+  return connection->take_segment(ArrivedSegment(at + tcp_at), options_bytes, bytes, static_cast<unsigned>(extent.buffers), received);
 }
 
 // Over IPv6, a segment in one buffer takes the short path. Segments that arrive together are not joined. An address that the machine has

@@ -238,6 +238,7 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   void take_from_out_of_order() noexcept;
   void take_fin() noexcept;
   void take_timestamps(const IncomingSegment& segment) noexcept;
+  void take_congestion_mark(const IncomingSegment& segment) noexcept;
   void challenge() noexcept;
   [[nodiscard]] bool receives() const noexcept {
     return state_ == TcpState::established || state_ == TcpState::fin_wait_1 || state_ == TcpState::fin_wait_2;
@@ -281,7 +282,7 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   [[nodiscard]] Sent send_new(std::uint64_t now_us) noexcept;
   /// Makes a segment of the first bytes of the queue, at most `bytes`; null without memory.
   [[nodiscard]] OutgoingSegment* make_segment(std::uint32_t bytes) noexcept;
-  [[nodiscard]] OutgoingSegment* copy_front(std::uint32_t bytes, bool large) noexcept;
+  [[nodiscard]] OutgoingSegment* copy_front(std::uint32_t bytes) noexcept;
   /// Sends `made`, which has the next bytes, and gives it to the sender. If the card has no room, it becomes `ready_`.
   [[nodiscard]] Sent pass_new(OutgoingSegment& made, std::uint64_t now_us) noexcept;
   [[nodiscard]] Sent send_fin(std::uint64_t now_us) noexcept;
@@ -296,8 +297,10 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   // Frames (connection_frames.cpp).
   /// Writes headers in front of the payload of `segment`, and passes it to the card.
   [[nodiscard]] Sent transmit(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
+  [[nodiscard]] Sent transmit_next(OutgoingSegment& segment) noexcept;
+  [[nodiscard]] Sent transmit_whole(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags, bool control) noexcept;
   [[nodiscard]] std::size_t write_options(std::byte* at, bool syn, std::size_t room) noexcept;
-  [[nodiscard, gnu::noinline]] Sent transmit_slowly(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
+  [[nodiscard]] Sent transmit_slowly(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
   void fill_in_headers(OutgoingSegment& segment, std::size_t options_bytes, std::uint32_t sequence, unsigned flags, std::uint16_t window,
                        bool cut_up) noexcept;
   /// True if `headers_` has the neighbour's address.

@@ -78,14 +78,16 @@ std::optional<Address> source_for(Stack& stack, const Address& remote) noexcept 
 class NetworkOfStacks final : public NetworkControl {
  public:
   NetworkOfStacks(NetDevice& device, const AddressSetting& setting, unsigned first, unsigned cores)
-      : group_{.device = device, .first = first, .cores = cores, .ipv6_setting = setting.ipv6} {
-    group_.ipv6_shared = std::make_unique<ipv6::Shared>(SipKey{.low = machine::random_bits(), .high = machine::random_bits()});
+      : group_{.device = device, .first = first, .cores = cores, .ipv6_setting = setting.ipv6, .mtu = setting.mtu} {
+    group_.ipv6_shared = std::make_unique<ipv6::Shared>(SipKey{.low = machine::random_bits(), .high = machine::random_bits()},
+                                                        std::max(setting.mtu, ipv6::mtu_min));
     group_.stacks = std::make_unique<std::atomic<Stack*>[]>(cores);
   }
 
   [[nodiscard]] Ipv4Address address() const noexcept override { return {group_.address.load(std::memory_order_acquire)}; }
   [[nodiscard]] Ipv4Address netmask() const noexcept override { return {group_.netmask.load(std::memory_order_acquire)}; }
   [[nodiscard]] unsigned cores() const noexcept override { return group_.cores; }
+  [[nodiscard]] std::uint16_t mtu() const noexcept override { return group_.mtu; }
   [[nodiscard]] NetDevice& device() const noexcept override { return group_.device; }
   [[nodiscard]] task<Result<void>> listen(std::uint16_t port,
                                           std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) override;
@@ -167,6 +169,7 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
   line << "net: " << addresses.address << '/' << std::popcount(addresses.netmask.value);
   if (addresses.gateway.value != 0) line << " gateway " << addresses.gateway;
   line << (setting.dhcp ? " (DHCP)" : " (static)") << ", " << group_.cores << (group_.cores == 1 ? " core" : " cores");
+  if (group_.mtu != AddressSetting::mtu_usual) line << ", MTU " << group_.mtu;
   line.print();
   co_return Result<void>{};
 }
@@ -273,6 +276,8 @@ task<void> NetworkOfStacks::take_down() {
 
 task<Result<std::unique_ptr<NetworkControl>>> bring_up(NetDevice& device, AddressSetting setting, unsigned first, unsigned cores) {
   if (cores == 0 || first + cores > core_count()) co_return failure(ErrorCode::invalid, "no core for a network stack", cores);
+  if (setting.frame_bytes_max() > device.limits().frame_bytes_max)
+    co_return failure(ErrorCode::invalid, "the device was opened for shorter frames than the MTU needs", device.limits().frame_bytes_max);
   try {
     auto network = std::make_unique<NetworkOfStacks>(device, setting, first, cores);
     Result<void> started = co_await network->start(setting);

@@ -32,15 +32,21 @@ struct Ipv6Setting {
   unsigned prefix_bits = 0;
 };
 
-/// How the machine gets its addresses: for IPv4 static, or by DHCP (RFC 2131).
+/// How the machine gets its addresses (for IPv4 static, or by DHCP, RFC 2131), and the size of its packets.
 struct AddressSetting {
+  /// 576: RFC 791, 3.1, every host accepts such packets. 9710: Linux's limit for an 82599, whose frames then have 9,728 bytes.
+  static constexpr std::uint16_t mtu_least = 576, mtu_usual = 1500, mtu_most = 9710;
+
   bool dhcp = true;
   Ipv4Address address, netmask, gateway;
   Ipv6Setting ipv6{};
-  bool ipv4 = true;  ///< false: IPv6 only
+  bool ipv4 = true;               ///< false: IPv6 only
+  std::uint16_t mtu = mtu_usual;  ///< the largest IP packet of the interface, in bytes
   /// Reads `ip=dhcp`, `ip=A.B.C.D/LEN[,GATEWAY]` or `ip=off`, and `ip6=auto`, `ip6=off` or `ip6=ADDRESS/LEN[,GATEWAY]`, from the command
-  /// line. Without `ip6=`, the mode is `automatic`.
+  /// line. Without `ip6=`, the mode is `automatic`. Also reads `mtu=BYTES`. IPv6 is off below 1280 bytes (RFC 8200, 5).
   static AddressSetting from(Arguments& arguments);
+  /// The longest Ethernet frame of a packet, without FCS. The device MUST be opened with this length or a larger one.
+  [[nodiscard]] std::uint32_t frame_bytes_max() const noexcept;
 };
 
 class Connection;
@@ -243,6 +249,8 @@ class Network {
     const std::vector<Address> ipv6 = address().value == 0 ? ipv6_addresses() : std::vector<Address>();
     return ipv6.empty() ? Address(address()) : ipv6.back();
   }
+  /// The largest IP packet of the interface, in bytes.
+  [[nodiscard]] virtual std::uint16_t mtu() const noexcept { return AddressSetting::mtu_usual; }
   /// Returns the number of cores with a stack. These are the cores 0 to `cores() - 1`.
   [[nodiscard]] virtual unsigned cores() const noexcept = 0;
   [[nodiscard]] virtual NetDevice& device() const noexcept = 0;

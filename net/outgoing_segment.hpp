@@ -67,6 +67,10 @@ struct OutgoingSegment : tcp::SentSegment {
 
   /// Returns an object for `bytes` of payload, at most `payload_bytes_max`; null without memory. It has one reference.
   [[nodiscard]] static OutgoingSegment* make(std::size_t bytes) noexcept;
+  /// As `make`, for up to 64 KiB. Jumbo frames have more than `payload_bytes_max`.
+  [[nodiscard]] static OutgoingSegment* make_any(std::uint32_t bytes) noexcept {
+    return bytes <= payload_bytes_max ? make(bytes) : make_large(bytes);
+  }
   /// Returns a segment with this payload, which MUST NOT be empty; null, with no change, without memory.
   [[nodiscard]] static OutgoingSegment* make_chain(Buffer&& data) noexcept;
   /// Returns a segment for up to 64 KiB of payload in one piece; null without memory.

@@ -50,7 +50,7 @@ err_t initialise_interface(netif* interface) {
   interface->name[1] = 'x';
   interface->output = etharp_output;
   interface->linkoutput = transmit;
-  interface->mtu = 1500;
+  interface->mtu = Stack::here()->mtu();
   interface->hwaddr_len = ETH_HWADDR_LEN;
   interface->flags = NETIF_FLAG_BROADCAST | NETIF_FLAG_ETHARP | NETIF_FLAG_ETHERNET;
   if (Stack::here()->primary()) interface->flags |= NETIF_FLAG_IGMP;  // the first core's IGMP serves all cores

@@ -57,6 +57,7 @@ struct StackGroup {
   NetDevice& device;
   unsigned first = 0, cores = 0;
   Ipv6Setting ipv6_setting{};
+  std::uint16_t mtu = AddressSetting::mtu_usual;
   std::unique_ptr<ipv6::Shared> ipv6_shared{};
   std::atomic<std::uint32_t> address{0};          ///< host byte order; 0: no address
   std::atomic<std::uint32_t> netmask{0};          ///< host byte order
@@ -96,6 +97,12 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool primary() const noexcept { return core_ == group_.first; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] NetDevice& device() const noexcept { return group_.device; }
+  /// The largest IP packet of the interface, in bytes.
+  [[nodiscard]] std::uint16_t mtu() const noexcept { return group_.mtu; }
+  /// The MSS that connections over IPv4 announce (RFC 9293, 3.7.1).
+  [[nodiscard]] std::uint16_t announced_mss() const noexcept {
+    return static_cast<std::uint16_t>(group_.mtu - SegmentHeaders::ip_header_bytes - SegmentHeaders::tcp_header_bytes);
+  }
   [[nodiscard]] netif& interface() noexcept { return netif_; }
   [[nodiscard]] StackIpv6& ipv6() noexcept { return ipv6_; }
   [[nodiscard]] CountersOf<Counter>& counters() noexcept { return counters_; }
@@ -285,13 +292,24 @@ class Stack final : public FrameReceiver {
                                 bool control) noexcept {
     if (transmitting_stopped_) [[unlikely]]
       return true;
-    const auto token = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&segment) | segment_token);
-    if (const auto taken = sender_->transmit(pieces, offload, token); !taken.has_value()) [[unlikely]]
+    if (const auto taken = sender_->transmit(pieces, offload, token_of(segment)); !taken.has_value()) [[unlikely]]
       return count_refused(taken.error());
     ++segment.references;
     const FramesSent sent = frames_sent(bytes, offload);
     counters_.segments_sent.add(sent.frames);
     count_sent(sent, control);
+    return true;
+  }
+  /// As `send_frame`, for a segment of one piece that the card does not cut up.
+  [[nodiscard, gnu::always_inline]] bool send_whole_frame(OutgoingSegment& segment, TransmitOffload offload, bool control) noexcept {
+    if (transmitting_stopped_) [[unlikely]]
+      return true;
+    const TransmitPiece piece{.data = segment.frame_begin(), .bytes = segment.headers_bytes + segment.bytes};
+    if (const auto taken = sender_->transmit({&piece, 1}, offload, token_of(segment)); !taken.has_value()) [[unlikely]]
+      return count_refused(taken.error());
+    ++segment.references;
+    counters_.segments_sent.add();
+    count_sent({.frames = 1, .bytes = piece.bytes}, control);
     return true;
   }
   /// `settle` is called when the card has room again, and in any case after a while.
@@ -401,6 +419,10 @@ class Stack final : public FrameReceiver {
   /// Passes a frame to the card. The pbuf `held` is freed when the card has read the frame. Returns ERR_MEM if there is no room, ERR_IF if
   /// the card refused the frame for good. Both errors are counted.
   [[nodiscard]] err_t give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, std::uint32_t bytes) noexcept;
+  static void* token_of(OutgoingSegment& segment) noexcept {
+    return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&segment) | segment_token);
+  }
+  [[nodiscard]] unsigned drop_superseded(std::span<const ReceivedFrame> received) noexcept;
   void count_sent(FramesSent sent, bool control) noexcept {
     if (control) [[unlikely]]
       count_control_sent(sent);
@@ -421,6 +443,8 @@ class Stack final : public FrameReceiver {
   void publish_addresses() noexcept;
   void update_timers() noexcept;
   void timer_fired() noexcept;
+  /// True if `age_neighbours` has something to do. `now`: of the boot clock, in ms.
+  [[nodiscard]] bool neighbours_age(std::uint64_t now) const noexcept;
   void age_neighbours(std::uint64_t now) noexcept;
   void count_lease_seconds(std::uint64_t now) noexcept;
 

@@ -37,12 +37,17 @@ void want(std::uint64_t& due, bool wanted, std::uint64_t now, std::uint64_t peri
 }  // namespace
 
 // --- TCP ---------------------------------------------------------------------------------------------------------------------------------
+inline bool Stack::neighbours_age(std::uint64_t now) const noexcept {
+  return times_.arp_last != 0 && (times_.arp <= now || now - times_.arp_last >= arp_ageing_ms);
+}
+
 void Stack::read_clock() noexcept {
   now_us_ = static_cast<std::uint64_t>(BootClock::now().time_since_epoch() / std::chrono::microseconds(1));
   const std::uint64_t now = now_us_ / 1000;
   now_ms_ = static_cast<std::uint32_t>(now);
   end_of_event_.request();  // `end_of_event` forgets the time
-  if (times_.arp_last != 0) age_neighbours(now);
+  if (neighbours_age(now)) [[unlikely]]
+    age_neighbours(now);
 }
 
 void Stack::arm_earlier(ConnectionState& connection, std::uint64_t due_us) noexcept {
@@ -87,7 +92,7 @@ void Stack::note_time_wait() noexcept {
 // --- Neighbours --------------------------------------------------------------------------------------------------------------------------
 /// Calls the ARP timer once for each period that the core has slept through, so that entries age by the clock.
 void Stack::age_neighbours(std::uint64_t now) noexcept {
-  if (times_.arp_last == 0 || (times_.arp > now && now - times_.arp_last < arp_ageing_ms)) return;
+  if (!neighbours_age(now)) return;
   const std::uint64_t passed = (now - times_.arp_last) / ARP_TMR_INTERVAL;
   const std::uint64_t ticks = std::min<std::uint64_t>(passed, ARP_MAXAGE + 1);
   for (std::uint64_t tick = 0; tick < ticks; ++tick) etharp_tmr();

@@ -255,6 +255,7 @@ task<std::string> report_status(const Request& request) {
     for (const net::Address& address : server.network()->ipv6_addresses()) ipv6 += (ipv6.empty() ? "" : "+") + address.to_string();
   }
   fields.text("address6", ipv6.empty() ? "none" : ipv6);
+  if (server.network() != nullptr) fields.number("mtu", server.network()->mtu());
   fields.text("token", server.options().token.empty() ? "no" : "yes");
   fields.text("dialect", server.options().dialect == Dialect::ebbrt ? "ebbrt" : "none");
   const log::Options& options = server.options().log;

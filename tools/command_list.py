@@ -34,7 +34,8 @@ commands:
                                          start many cores on a busy host: all of them run, or the machine refuses
   soak crowd [--cores N]                 memcached with 10,000 connections, with slow readers, with clients that vanish, and with
                                          its memory full: all others are served, and each counter is within its limit
-  soak network [--minutes N]             transfers over random bad links, a flood of SYNs beside a client, 100,000 connections, 10,000 at
+  soak network [--minutes N] [--part PART]
+                                         transfers over random bad links, a flood of SYNs beside a client, 100,000 connections, 10,000 at
                                          once on 256 MB, and the network's fuzzers
   soak protocols [--bytes N]             random bytes of memcached's protocols under the sanitizers, 10^8 bytes of each
   pxe APP|PATH ... --out DIR             make a tree that machines boot from over the network: BIOS, UEFI, iPXE

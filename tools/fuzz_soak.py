@@ -11,6 +11,7 @@ import dataclasses
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tools import build, packages, progress, pythons, run
@@ -36,16 +37,17 @@ def programs(targets: str) -> list[str]:
     return sorted(re.findall(r"^((?:[\w./-]*/)?fuzz_\w+): CXX_EXECUTABLE_LINKER", targets, re.MULTILINE))
 
 
-def find() -> list[Fuzzer]:
+def find(wanted: Callable[[str], object] = lambda _name: True) -> list[Fuzzer]:
+    """Builds and returns the fuzzers whose names `wanted` accepts."""
     packages.require("host-tests", "sources", "python-tests")
     with build.building(PRESET) as directory:
         build.configure_locked(PRESET)
-        paths = programs(output_of(["ninja", "-C", str(directory), "-t", "targets", "all"]))
+        paths = [path for path in programs(output_of(["ninja", "-C", str(directory), "-t", "targets", "all"])) if wanted(Path(path).name)]
         build.build_locked(PRESET, [Path(path).name for path in paths])
     found = [Fuzzer(Path(path).name, (str(directory / path),)) for path in paths]
     python = str(pythons.environment() / "python")
     for path in sorted((build.REPOSITORY / "tools").rglob("fuzz_*.py")):
-        if path.stem != Path(__file__).stem and not path.stem.endswith("_test"):
+        if path.stem != Path(__file__).stem and not path.stem.endswith("_test") and wanted(path.stem):
             module = ".".join(path.relative_to(build.REPOSITORY).with_suffix("").parts)
             found.append(Fuzzer(path.stem, (python, "-m", module)))
     return found

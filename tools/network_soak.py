@@ -10,7 +10,7 @@ All parts but the fuzzers run on the model machine in virtual time, so a finding
   fuzz         net/fuzz_* in slices of time, until all executions of equal programs are EXECUTIONS; a file keeps their number
 
 Flood, churn and crowd have a fixed size and run once. Rounds and slices of the fuzzers then alternate until the time is over, with one
-round and one slice at least.
+round and one slice at least. `--part` chooses parts. Without `rounds` the fuzzers end when there are EXECUTIONS.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tools import build, fuzz_soak, progress
+from tools import build, fuzz_soak, progress, run
 from tools.bench import modelled
-from tools.errors import EXIT_FAILURE, Failure
+from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.fuzz_soak import Fuzzer
 from tools.model import experiment, transfer
 from tools.model.campaign_checks import statistics
@@ -61,24 +61,34 @@ CROWD_MEMORY = "256M"
 
 EXECUTIONS = 100_000_000
 SLICE_SECONDS = 60
+# The fuzzer that makes nearly all executions runs beside the others, one after the other, on a host of two cores.
+SLICE_SECONDS_OF = {"fuzz_tcp_connection": 300}
 FUZZERS = re.compile(r"fuzz_(stack|segments|shared_\w+|tcp\w*|ip\w*|network\w*)")
 COUNT = re.compile(r"^(?P<name>\w+): (?P<count>\d+) ", re.MULTILINE)
 
 
-def soak(minutes: float) -> int:
-    """Runs all parts. After a finding, continues and returns 1 at the end."""
+def soak(minutes: float, parts: Sequence[str] = ()) -> int:
+    """Runs all parts, or those of `parts`. After a finding, continues and returns 1 at the end. Raises UsageError for an unknown part."""
+    known = ("rounds", *PARTS, "fuzz")
+    if unknown := [name for name in parts if name not in known]:
+        raise UsageError(f"--part takes {', '.join(known)}, not '{unknown[0]}'")
+    chosen = set(parts or known)
     deadline = time.monotonic() + 60 * minutes
     seed = int(os.environ.get("NEAP_SOAK_SEED") or int.from_bytes(os.urandom(4), "little"))
-    modelled.prepare("memcached")
-    server = transfer.neap_system()
-    memcached = System(build.image("memcached", "image"))
-    fuzzers = [one for one in fuzz_soak.find() if FUZZERS.fullmatch(one.name)]
+    with_memcached = [name for name in PARTS if name in chosen]
+    if with_memcached or "rounds" in chosen:
+        modelled.prepare(*(["memcached"] if with_memcached else []))
+    server = transfer.neap_system() if "rounds" in chosen else None
+    memcached = System(build.image("memcached", "image")) if with_memcached else None
+    fuzzers = fuzz_soak.find(FUZZERS.fullmatch) if "fuzz" in chosen else []
     tally = Tally(build.BUILD / "network-fuzz.json")
-    findings = [one for name, part in PARTS.items() for one in report(name, functools.partial(part, memcached))]
-    for number in itertools.count(seed):
-        findings += report(f"round {number}", functools.partial(play_round, number, server))
-        findings += report(f"fuzz, seed {number}", functools.partial(fuzz_slice, fuzzers, number, tally))
-        if time.monotonic() >= deadline:
+    findings = [one for name in with_memcached for one in report(name, functools.partial(PARTS[name], memcached))]
+    for number in itertools.count(seed) if chosen & {"rounds", "fuzz"} else ():
+        if server is not None:
+            findings += report(f"round {number}", functools.partial(play_round, number, server))
+        if "fuzz" in chosen:
+            findings += report(f"fuzz, seed {number}", functools.partial(fuzz_slice, fuzzers, number, tally))
+        if time.monotonic() >= deadline or (server is None and tally.total(fuzzers) >= EXECUTIONS):
             break
     print(f"{len(findings)} findings; {tally.total(fuzzers)} executions of {len(fuzzers)} fuzzers, {EXECUTIONS} wanted", flush=True)
     return EXIT_FAILURE if findings else 0
@@ -265,18 +275,22 @@ class Tally:
 
 
 def fuzz_slice(fuzzers: Sequence[Fuzzer], seed: int, tally: Tally) -> list[str]:
-    """Each fuzzer for SLICE_SECONDS, those with fewer executions first. Does nothing when there have been enough."""
+    """Each fuzzer for its slice of time, those with the longest slices first. Does nothing when there have been enough executions."""
     if not fuzzers:
         return ["there is no fuzzer of the network"]
-    found = []
-    for fuzzer in sorted(fuzzers, key=tally.of):
-        if tally.total(fuzzers) >= EXECUTIONS:
-            break
-        if not fuzz_soak.run_one(fuzzer, SLICE_SECONDS, seed):
-            found.append(f"{fuzzer.name} has a finding")
-            continue
-        tally.add(fuzzer, executions(build.log_path(f"soak-{fuzzer.name}").read_text(errors="replace"), fuzzer.name))
-    return found
+    if tally.total(fuzzers) >= EXECUTIONS:
+        return []
+
+    def seconds_of(fuzzer: Fuzzer) -> int:
+        return SLICE_SECONDS_OF.get(fuzzer.name, SLICE_SECONDS)
+
+    ordered = sorted(fuzzers, key=seconds_of, reverse=True)
+    lanes = min(os.cpu_count() or 1, len(ordered))
+    passed = run.in_lanes(lambda fuzzer: (fuzzer, fuzz_soak.run_one(fuzzer, seconds_of(fuzzer), seed)), ordered, lanes)
+    for fuzzer, good in passed:
+        if good:
+            tally.add(fuzzer, executions(build.log_path(f"soak-{fuzzer.name}").read_text(errors="replace"), fuzzer.name))
+    return [f"{fuzzer.name} has a finding" for fuzzer, good in passed if not good]
 
 
 def executions(log: str, name: str) -> int:

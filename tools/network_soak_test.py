@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tools import build, fuzz_soak, network_soak, testing
-from tools.errors import Failure
+from tools.errors import Failure, UsageError
 from tools.fuzz_soak import Fuzzer
 from tools.model.transfer import Idle, Outcome, Transfer
 
@@ -99,9 +99,9 @@ def test_executions_are_counted_until_there_are_enough(fuzzers: list[Fuzzer], tm
     tally = network_soak.Tally(file)
     assert [tally.of(one) for one in fuzzers] == [4000, 4000], "the file outlives the run"
     network_soak.fuzz_slice(fuzzers, 2, tally)
-    assert tally.total(fuzzers) == 12_000, "one more slice was enough"
+    assert tally.total(fuzzers) == 16_000, "one more slice was enough"
     network_soak.fuzz_slice(fuzzers, 3, tally)
-    assert tally.total(fuzzers) == 12_000
+    assert tally.total(fuzzers) == 16_000
     Path(fuzzers[0].argv[0]).write_text("another program")
     assert tally.of(fuzzers[0]) == 0
     assert len(json.loads(file.read_text())) == 2
@@ -119,7 +119,7 @@ def test_a_finding_of_a_fuzzer_is_one_of_the_soak(fuzzers: list[Fuzzer], tmp_pat
 
 
 def test_the_fuzzers_of_the_network_are_chosen_by_name() -> None:
-    names = ("fuzz_stack", "fuzz_segments", "fuzz_shared_network", "fuzz_tcp", "fuzz_memcached", "fuzz_control", "fuzz_session")
+    names = ("fuzz_stack", "fuzz_segments", "fuzz_shared_network", "fuzz_tcp_connection", "fuzz_memcached", "fuzz_control", "fuzz_session")
     assert [name for name in names if network_soak.FUZZERS.fullmatch(name)] == list(names[:4])
 
 
@@ -128,12 +128,31 @@ def test_soak_takes_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_soak.modelled, "prepare", lambda *_: None)
     monkeypatch.setattr(build, "build", lambda *_: None)
     monkeypatch.setattr(build, "image", lambda *_: Path("image"))
-    monkeypatch.setattr(fuzz_soak, "find", list)
+    monkeypatch.setattr(fuzz_soak, "find", lambda _wanted: [])
     monkeypatch.setattr(network_soak, "play_round", lambda *_: ["7.1: failed"])
     monkeypatch.setattr(network_soak, "fuzz_slice", lambda *_: [])
     assert testing.soak(["network"], 0.0001) == 1
     monkeypatch.setattr(network_soak, "play_round", lambda *_: [])
     assert testing.soak(["network"], 0.0001) == 0
+
+
+def test_parts_of_the_soak_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(network_soak, "PARTS", {name: lambda _, name=name: ran.append(name) or [] for name in ("flood", "crowd")})
+    monkeypatch.setattr(network_soak.modelled, "prepare", lambda *names: ran.extend(names))
+    monkeypatch.setattr(build, "image", lambda *_: Path("image"))
+    monkeypatch.setattr(build, "build", lambda *_: None)
+    monkeypatch.setattr(fuzz_soak, "find", lambda _wanted: [])
+    monkeypatch.setattr(network_soak, "play_round", lambda *_: ran.append("round") or [])
+    monkeypatch.setattr(network_soak, "fuzz_slice", lambda *_: ran.append("fuzz") or [])
+    for parts, expected in ((["crowd"], ["memcached", "crowd"]), (["rounds"], ["round"]), (["fuzz"], ["fuzz"])):
+        ran.clear()
+        assert testing.soak(["network"], 0.0001, parts=parts) == 0
+        assert sorted(set(ran)) == sorted(expected), parts
+    with pytest.raises(UsageError, match="--part takes rounds, flood, crowd, fuzz, not 'clouds'"):
+        testing.soak(["network"], 1, parts=["clouds"])
+    with pytest.raises(UsageError, match="--part belongs to soak network"):
+        testing.soak(["card"], 1, parts=["fuzz"])
 
 
 def test_a_part_that_fails_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,14 +104,15 @@ def soak(
     starts: int | None = None,
     busy: int | None = None,
     count: int | None = None,
+    parts: Sequence[str] = (),
 ) -> int:
     """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Eleven names are
     no layers, and each MUST be the only name: `card` runs the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel`
     the kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached, `network` bad links, floods, crowds
-    (tools/network_soak.py), `suite` memcached's own tests, `crowd` and `protocols` many clients and random bytes of memcached
-    (tools/memcached_soak.py), `model` seeds on the model machine (tools/model/campaign.py has its further arguments), `starts` starts of
-    many cores on a busy host (tools/start_soak.py). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets in the
-    environment."""
+    (tools/network_soak.py has its `parts`), `suite` memcached's own tests, `crowd` and `protocols` many clients and random bytes of
+    memcached (tools/memcached_soak.py), `model` seeds on the model machine (tools/model/campaign.py has its further arguments), `starts`
+    starts of many cores on a busy host (tools/start_soak.py). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets
+    in the environment."""
     of_model = {"seeds": seeds, "first_seed": first_seed, "cores": cores, "jobs": jobs, "faults": faults or None}
     of_starts = {"starts": starts, "cores": cores, "busy": busy}
     of_protocols = {"count": count}
@@ -131,6 +132,8 @@ def soak(
         first = next(iter(given))
         name = {"starts": "starts", "busy": "starts", "count": "protocols"}.get(first, "model")
         raise UsageError(f"{_soak_option(first)} belongs to soak {name}", f"./neap soak {name}")
+    if parts and list(names) != ["network"]:
+        raise UsageError("--part belongs to soak network", "./neap soak network")
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
     alone = {
@@ -139,7 +142,7 @@ def soak(
         "kernel": kernel_soak.soak,
         "fuzz": fuzz_soak.soak,
         "histories": history_soak.soak,
-        "network": network_soak.soak,
+        "network": lambda minutes: network_soak.soak(minutes, parts),
         "suite": _soak_suite,
     }
     if len(names) == 1 and names[0] in alone:

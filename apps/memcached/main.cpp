@@ -127,8 +127,9 @@ int fail(const char* what, const Error& error) {
 neap::task<int> neap::application(Arguments& arguments) {
   MachineOptions options = read_options(arguments);
 
-  auto card = co_await ixgbe::open(
-      {}, {.reserved_core = options.observation.control_core, .reserved_port = options.observation.control_port.value_or(0)});
+  auto card = co_await ixgbe::open({}, {.reserved_core = options.observation.control_core,
+                                        .reserved_port = options.observation.control_port.value_or(0),
+                                        .queues = {.frame_bytes_max = options.address.frame_bytes_max()}});
   if (!card) co_return fail("no network card", card.error());
   auto network = co_await net::up(**card, options.address);
   if (!network) co_return fail("no network", network.error());

@@ -29,7 +29,7 @@ namespace neap::net::ipv6 {
 
 /// The state of IPv6 that any core may read.
 struct Shared {
-  explicit Shared(SipKey key) noexcept : mtus(key) {}
+  explicit Shared(SipKey key, std::uint16_t interface_mtu = mtu_link) noexcept : mtus(key, interface_mtu) {}
   PublishedNeighbours neighbours;
   PublishedAddresses addresses;
   PathMtus mtus;

@@ -20,7 +20,7 @@ constexpr std::size_t ethernet_bytes = 14;
 constexpr std::uint16_t ethertype = 0x86DD;
 constexpr std::size_t header_bytes = 40;
 constexpr std::uint16_t mtu_min = 1280;   ///< RFC 8200, 5
-constexpr std::uint16_t mtu_link = 1500;  ///< RFC 2464, 2
+constexpr std::uint16_t mtu_link = 1500;  ///< RFC 2464, 2, without jumbo frames
 constexpr std::uint64_t never = ~std::uint64_t{0};
 
 /// Numbers of headers (IANA's registry of protocol numbers).

@@ -155,7 +155,7 @@ SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegme
     f.partial = f.phase == Phase::recovery;
     if (has(unanswered_time_out)) clear(unanswered_time_out);
   }
-  const bool new_round = at_or_after(una, f.round_end);
+  const bool new_round = progress.acked != 0 && at_or_after(una, f.round_end);
   measure(ack, progress, new_round);
   if (congestion_ == CongestionControl::dctcp) {
     f.dctcp.acknowledged += progress.acked;
@@ -180,9 +180,8 @@ SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegme
   return {.segments = segments, .numbers = progress.acked};
 }
 
-// --- Without a Flow
-// ------------------------------------------------------------------------------------------------------------------------ RFC 5681 and
-// 6582. Usually nothing is lost here. If memory for a Flow is short, this is all that the connection has.
+// --- Without a Flow ----------------------------------------------------------------------------------------------------------------------
+// RFC 5681 and 6582. Usually nothing is lost here. If memory for a Flow is short, this is all that the connection has.
 [[gnu::noinline]] SendState::Acknowledged SendState::on_plain_ack(const Acknowledgement& ack, bool duplicate) noexcept {
   const auto now = static_cast<std::uint32_t>(ack.now_us);
   if (!after(ack.number, una)) {

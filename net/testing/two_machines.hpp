@@ -35,7 +35,8 @@ struct TwoMachinesOptions {
   bool ipv6 = false;  ///< the machines have IPv6 instead of IPv4
 };
 
-/// The server uses the first cores, and the client uses the next ones. Both machines have their addresses after construction.
+/// The server uses the first cores, and the client uses the next ones. Both machines have their addresses after construction. The MTU of
+/// each is the one that its card permits.
 class TwoMachines {
  public:
   explicit TwoMachines(TwoMachinesOptions options = {})
@@ -101,7 +102,9 @@ class TwoMachines {
   std::unique_ptr<NetworkControl> server, client;
 
  private:
-  std::unique_ptr<NetworkControl> bring_up(WireCard& card, const AddressSetting& setting, unsigned first, unsigned cores) {
+  std::unique_ptr<NetworkControl> bring_up(WireCard& card, AddressSetting setting, unsigned first, unsigned cores) {
+    constexpr unsigned ethernet_bytes = 14;
+    setting.mtu = static_cast<std::uint16_t>(card.limits().frame_bytes_max - ethernet_bytes);
     std::unique_ptr<NetworkControl> network;
     machine.run(first, [&]() -> task<void> {
       auto result = co_await net::bring_up(card, setting, first, cores);

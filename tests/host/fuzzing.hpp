@@ -96,6 +96,9 @@ inline std::string printable(std::string_view text) {
   return shown;
 }
 
+/// Seeds that follow each other share no input, however long a run is.
+constexpr unsigned long long streams_of_seed = 1'000'000'000'039;
+
 /// The `main` of a fuzzer: `NAME [SECONDS] [SEED]`.
 template <class Own>
 int run(const char* name, int count, char** words) {
@@ -107,7 +110,7 @@ int run(const char* name, int count, char** words) {
   host::WatchedWork work(std::string("a stream of ") + name);
   for (; spent() < seconds; ++streams) {
     if (streams % 1000 == 0) std::fprintf(stderr, "%s: from stream %llu of seed %llu\n", name, streams, seed);
-    const std::string stream = Own(seed * 1'000'003 + streams).stream();
+    const std::string stream = Own(seed * streams_of_seed + streams).stream();
     work.begin_piece();
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(stream.data()), stream.size());
     work.end_piece();
