@@ -34,7 +34,7 @@ bool Stack::send_copy_of_ipv6(OutgoingSegment& segment) noexcept {
   ipv6::Octets body(holder.payload(), segment.bytes);
   OutgoingSegment* flat = nullptr;
   if (holder.kind == OutgoingSegment::Kind::chain) {
-    flat = OutgoingSegment::make(segment.bytes);
+    flat = OutgoingSegment::make_any(segment.bytes);
     if (flat == nullptr) {
       counters_.dropped_memory.add();
       return false;

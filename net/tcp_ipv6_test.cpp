@@ -276,21 +276,34 @@ TEST_F(TcpIpv6, TimeWaitAnswersARepeatedFin) {
   EXPECT_EQ(late[0].flags, tcp::rst) << "after TIME-WAIT there is no such connection";
 }
 
-// An open connection that makes progress confirms its neighbour, so no solicitation is needed (RFC 4861, 7.3.1). An idle neighbour that has
-// gone is noticed.
-TEST_F(TcpIpv6, SegmentsWaitForANeighbourThatIsNotKnown) {
+// RFC 4861, 7.3.1: a peer that acknowledges new bytes shows that its neighbour is reachable, so none is asked for.
+TEST_F(TcpIpv6, ProgressConfirmsTheNeighbour) {
   peer.open(40000, 0xFFFF, mss_option(1440));
   peer.answer_solicitations(false);
-  peer.advance(60s);  // the neighbour is stale
+  for (unsigned second = 0; second < 60; ++second) {
+    peer.application_sends(10);
+    EXPECT_EQ(drain().size(), 1U) << second;
+    peer.advance(1s);
+  }
+  EXPECT_EQ(peer.solicitations(), 0U);
+  EXPECT_EQ(received, 600U);
+}
+
+// A neighbour that has gone is noticed, and is asked for again when a segment is due.
+TEST_F(TcpIpv6, SegmentsWaitForANeighbourThatIsNotKnown) {
+  peer.open(40000, 0xFFFF, mss_option(1440));
+  peer.advance(60s);
+  EXPECT_GE(peer.solicitations(), 1U) << "the handshake alone confirms nothing";
+  peer.answer_solicitations(false);
   peer.application_sends(100);
   EXPECT_EQ(drain().size(), 1U) << "a stale address is used";
-  peer.advance(60s);
+  peer.advance(60s);  // no probe is answered
   peer.application_sends(100);
-  peer.advance(15s);  // the probes are not answered
-  peer.take_segments();
+  peer.advance(15s);
+  EXPECT_TRUE(peer.take_segments().empty());
   peer.answer_solicitations(true);
   peer.advance(60s);
-  EXPECT_FALSE(drain().empty()) << "the address was asked for again, and the segment repeated";
+  EXPECT_FALSE(drain().empty()) << "the segment is repeated";
   EXPECT_EQ(received, 200U);
 }
 

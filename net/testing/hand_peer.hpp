@@ -168,6 +168,8 @@ class HandPeer {
   }
   /// Without answers, the machine finds out that the neighbour has gone.
   void answer_solicitations(bool answers) { answers_solicitations_ = answers; }
+  /// The number of neighbour solicitations for the peer.
+  [[nodiscard]] unsigned solicitations() const { return solicitations_; }
 
   std::uint32_t seq = 0;           ///< sequence number of the next byte that the peer sends
   std::uint32_t acknowledged = 0;  ///< sequence number of the next byte that the peer expects
@@ -204,7 +206,7 @@ class HandPeer {
     settle();
   }
   void take(const Bytes& frame) {
-    if (ipv6_ && answers_solicitations_) answer_solicitation(frame);
+    if (ipv6_) take_solicitation(frame);
     const bool ipv4_segment = frame.size() >= 54 && word(frame, 12) == 0x0800 && octet(frame, 23) == 6 && word(frame, 36) == port_;
     const bool ipv6_segment = frame.size() >= 74 && word(frame, 12) == 0x86DD && octet(frame, 20) == 6 && word(frame, 56) == port_;
     if (!ipv4_segment && !ipv6_segment) return;
@@ -221,10 +223,12 @@ class HandPeer {
                          .hops = segment.hops,
                          .flow = segment.flow});
   }
-  void answer_solicitation(const Bytes& frame) {
+  void take_solicitation(const Bytes& frame) {
     constexpr std::size_t icmp_at = 54;
     if (frame.size() < icmp_at + 24 || word(frame, 12) != 0x86DD || octet(frame, 20) != 58 || octet(frame, icmp_at) != 135) return;
     if (!(Address::read(frame.data() + icmp_at + 8) == peer_address6)) return;
+    ++solicitations_;
+    if (!answers_solicitations_) return;
     const MacAddress mac = neighbour();
     card_.arrive(frame_of_packet(ipv6::testing::advertisement(peer_address6, machine_address6, &mac)), 0);
   }
@@ -244,6 +248,7 @@ class HandPeer {
 
   const bool ipv6_;
   std::atomic<bool> answers_solicitations_{true};
+  std::atomic<unsigned> solicitations_{0};
   host::ManualClock clock_{1'000'000'000};
   WireCard card_;
   host::HostMachine machine_;
