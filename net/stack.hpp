@@ -28,10 +28,10 @@
 #include "net/bare_segment.hpp"
 #include "net/connection_key.hpp"
 #include "net/connection_state.hpp"
-#include "net/groups.hpp"
 #include "net/listeners.hpp"
 #include "net/lwip/lwip_hooks.h"
 #include "net/network.hpp"
+#include "net/stack_group.hpp"
 #include "net/stack_ipv6.hpp"
 #include "net/stack_memory.hpp"
 #include "net/stack_times.hpp"
@@ -50,33 +50,6 @@ namespace neap::net {
 class Stack;
 struct FrameHeaders;
 struct OutgoingSegment;
-
-/// The stacks of one device. They run on `cores` cores from core `first` on. Core `first` handles DHCP, ARP and reassembly for all these
-/// cores. An application has one such object, with `first` 0. A test may have two machines in one process.
-struct StackGroup {
-  NetDevice& device;
-  unsigned first = 0, cores = 0;
-  Ipv6Setting ipv6_setting{};
-  std::uint16_t mtu = AddressSetting::mtu_usual;
-  std::unique_ptr<ipv6::Shared> ipv6_shared{};
-  std::atomic<std::uint32_t> address{0};          ///< host byte order; 0: no address
-  std::atomic<std::uint32_t> netmask{0};          ///< host byte order
-  std::unique_ptr<std::atomic<Stack*>[]> stacks;  ///< index: core - first
-  Groups groups;
-
-  [[nodiscard]] Stack* stack(unsigned core) const noexcept {
-    require(core - first < cores, "a core of the group", core);
-    return stacks[core - first].load(std::memory_order_acquire);
-  }
-};
-
-/// Appends the MAC addresses of all groups that the card has to receive.
-void put_filter_addresses(const StackGroup& group, const ipv6::Engine& engine, std::vector<MacAddress>& addresses);
-
-struct Addresses {
-  Ipv4Address address, netmask, gateway;
-  friend bool operator==(const Addresses&, const Addresses&) = default;
-};
 
 class Stack final : public FrameReceiver {
  public:
@@ -97,12 +70,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool primary() const noexcept { return core_ == group_.first; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] NetDevice& device() const noexcept { return group_.device; }
-  /// The largest IP packet of the interface, in bytes.
-  [[nodiscard]] std::uint16_t mtu() const noexcept { return group_.mtu; }
-  /// The MSS that connections over IPv4 announce (RFC 9293, 3.7.1).
-  [[nodiscard]] std::uint16_t announced_mss() const noexcept {
-    return static_cast<std::uint16_t>(group_.mtu - SegmentHeaders::ip_header_bytes - SegmentHeaders::tcp_header_bytes);
-  }
+  [[nodiscard]] std::uint16_t mtu() const noexcept { return group_.mtu; }  ///< the interface's largest IP packet, in bytes
   [[nodiscard]] netif& interface() noexcept { return netif_; }
   [[nodiscard]] StackIpv6& ipv6() noexcept { return ipv6_; }
   [[nodiscard]] CountersOf<Counter>& counters() noexcept { return counters_; }
