@@ -96,7 +96,7 @@ void Stack::send_cookie(Listener& listener, const IncomingSegment& segment) noex
                                   .window_scale = options.has_window_shift,
                                   .sack_permitted = tcp::settings.sack && options.sack_permitted,
                                   .ecn = tcp::settings.ecn && segment.has(flag::ece) && segment.has(flag::cwr)};
-  tcp::SynOptions own{.mss = announced_mss()};
+  tcp::SynOptions own{.mss = SegmentHeaders::mss_of(mtu())};
   if (ipv6) own.mss = static_cast<std::uint16_t>(ipv6_.link_mtu() - SegmentHeaders6::ip_header_bytes - SegmentHeaders6::tcp_header_bytes);
   if (timestamps) {
     own.window_shift = tcp::window_shift_for(tcp::settings.receive_bytes_max);

@@ -14,13 +14,13 @@
 namespace neap::net::testing {
 namespace {
 
-constexpr std::size_t ethernet_bytes = 14, ip_bytes = 20, tcp_bytes = 20, timestamps_bytes = 12;
+constexpr std::size_t ethernet_bytes = 14, ip_bytes = 20, ipv6_bytes = 40, tcp_bytes = 20, timestamps_bytes = 12;
 constexpr std::uint16_t service_port = 7;
 
 /// Two machines whose frames are recorded. The frames of one go to the other unchanged.
 class Mtu : public ::testing::Test {
  protected:
-  void make(std::uint16_t server_mtu, std::uint16_t client_mtu, std::uint32_t tso_bytes_max = 0) {
+  void make(std::uint16_t server_mtu, std::uint16_t client_mtu, std::uint32_t tso_bytes_max = 0, bool ipv6 = false) {
     world_.reset();
     from_server_.clear();
     from_client_.clear();
@@ -28,6 +28,7 @@ class Mtu : public ::testing::Test {
     options.server.frame_bytes_max = static_cast<std::uint32_t>(server_mtu + ethernet_bytes);
     options.client.frame_bytes_max = static_cast<std::uint32_t>(client_mtu + ethernet_bytes);
     options.server.tso_bytes_max = options.client.tso_bytes_max = tso_bytes_max;
+    options.ipv6 = ipv6;
     world_ = std::make_unique<TwoMachines>(options);
     EXPECT_EQ(world_->server->mtu(), server_mtu);
     watch(world_->server_card, from_server_);
@@ -43,7 +44,7 @@ class Mtu : public ::testing::Test {
                                              .piece_bytes = piece_bytes,
                                              .by_reference = by_reference,
                                              .expect_bytes = bytes});
-    ASSERT_EQ(world_->connect(service(service_port), acceptor), std::nullopt);
+    ASSERT_EQ(world_->connect(world_->service(service_port), acceptor), std::nullopt);
     ASSERT_TRUE(HostMachine::wait_until([&] { return ended(*record); }));
     EXPECT_EQ(record->received, bytes);
     expect_ended_well(*record);
@@ -58,14 +59,15 @@ class Mtu : public ::testing::Test {
     const std::lock_guard guard(lock_);
     Frames found;
     for (const Bytes& frame : frames) {
-      if (frame.size() < ethernet_bytes + ip_bytes || word(frame, 12) != 0x0800) continue;
-      const std::size_t packet_bytes = word(frame, 16);
+      const bool ipv4 = frame.size() >= ethernet_bytes + ip_bytes && word(frame, 12) == 0x0800;
+      if (!ipv4 && (frame.size() < ethernet_bytes + ipv6_bytes || word(frame, 12) != ipv6::ethertype)) continue;
+      const std::size_t packet_bytes = ipv4 ? word(frame, 16) : ipv6_bytes + word(frame, 18);
       found.longest = std::max(found.longest, packet_bytes);
-      if ((word(frame, 20) & 0x3FFF) != 0) ++found.fragments;
-      if (octet(frame, 23) != 6) continue;
-      const std::size_t tcp = ethernet_bytes + ip_bytes, options = tcp + tcp_bytes;
+      if (ipv4 && (word(frame, 20) & 0x3FFF) != 0) ++found.fragments;
+      if (octet(frame, ipv4 ? 23 : 20) != 6) continue;
+      const std::size_t header_bytes = ipv4 ? ip_bytes : ipv6_bytes, tcp = ethernet_bytes + header_bytes, options = tcp + tcp_bytes;
       if ((octet(frame, tcp + 13) & 2) != 0) found.mss = octet(frame, options) == 2 ? word(frame, options + 2) : 0;
-      const std::size_t payload = packet_bytes - ip_bytes - (octet(frame, tcp + 12) >> 4) * 4;
+      const std::size_t payload = packet_bytes - header_bytes - (octet(frame, tcp + 12) >> 4) * 4;
       if (payload != 0) found.payloads.push_back(payload);
     }
     return found;
@@ -100,6 +102,22 @@ TEST_F(Mtu, JumboFramesCarryWholeSegments) {
     EXPECT_GE(count_of(frames.payloads, 8960 - timestamps_bytes), 50);
     EXPECT_LT(frames.payloads.size(), 250U);
     EXPECT_EQ(frames.fragments, 0U);
+  }
+}
+
+TEST_F(Mtu, JumboFramesCarryWholeSegmentsOverIpv6) {
+  for (const std::uint32_t tso : {0U, 0xFFFFU}) {
+    make(9000, 9000, tso, true);
+    if (tso != 0) EXPECT_EQ(world_->set_tso("chain"), "");
+    exchange(1'000'000, true, 16'384);
+    for (const Frames& frames : {from_client(), from_server()}) {
+      EXPECT_EQ(frames.mss, 8940U);
+      EXPECT_EQ(frames.longest, 9000U);
+      EXPECT_GE(count_of(frames.payloads, 8940 - timestamps_bytes), 50);
+      EXPECT_LT(frames.payloads.size(), 250U);
+    }
+    if (tso != 0) EXPECT_EQ(world_->set_tso("off"), "");
+    world_.reset();
   }
 }
 

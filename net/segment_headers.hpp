@@ -47,6 +47,10 @@ struct SegmentHeaders {
 
   static constexpr std::size_t ethernet_bytes = 14, ip_header_bytes = 20, tcp_header_bytes = 20;
   static constexpr std::size_t bytes = ethernet_bytes + ip_header_bytes + tcp_header_bytes;
+  /// The MSS for packets of `mtu` bytes (RFC 9293, 3.7.1).
+  [[nodiscard]] static constexpr std::uint16_t mss_of(std::uint16_t mtu) noexcept {
+    return static_cast<std::uint16_t>(mtu - (ip_header_bytes + tcp_header_bytes));
+  }
   static constexpr std::uint8_t version_4_without_options = 0x45;
   static constexpr std::uint16_t no_options = 5 << 12;
 

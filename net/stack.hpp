@@ -51,11 +51,6 @@ class Stack;
 struct FrameHeaders;
 struct OutgoingSegment;
 
-struct Addresses {
-  Ipv4Address address, netmask, gateway;
-  friend bool operator==(const Addresses&, const Addresses&) = default;
-};
-
 class Stack final : public FrameReceiver {
  public:
   /// The number of card buffers that handlers and out-of-order queues may hold. Above it, retained payload is copied, so that a slow peer
@@ -75,12 +70,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool primary() const noexcept { return core_ == group_.first; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] NetDevice& device() const noexcept { return group_.device; }
-  /// The largest IP packet of the interface, in bytes.
-  [[nodiscard]] std::uint16_t mtu() const noexcept { return group_.mtu; }
-  /// The MSS that connections over IPv4 announce (RFC 9293, 3.7.1).
-  [[nodiscard]] std::uint16_t announced_mss() const noexcept {
-    return static_cast<std::uint16_t>(group_.mtu - SegmentHeaders::ip_header_bytes - SegmentHeaders::tcp_header_bytes);
-  }
+  [[nodiscard]] std::uint16_t mtu() const noexcept { return group_.mtu; }  ///< the interface's largest IP packet, in bytes
   [[nodiscard]] netif& interface() noexcept { return netif_; }
   [[nodiscard]] StackIpv6& ipv6() noexcept { return ipv6_; }
   [[nodiscard]] CountersOf<Counter>& counters() noexcept { return counters_; }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// The stacks of one machine, and what they share. Internal to net/.
+// The values that the stacks of one device share.
+//
+// The stacks run on `cores` cores from core `first` on, and act as one machine. Core `first` handles DHCP, ARP and reassembly for all these
+// cores. Internal to net/.
 #pragma once
 
 #include <atomic>
@@ -17,8 +20,7 @@ namespace neap::net {
 
 class Stack;
 
-/// The stacks of one device. They run on `cores` cores from core `first` on. Core `first` handles DHCP, ARP and reassembly for all these
-/// cores. An application has one such object, with `first` 0. A test may have two machines in one process.
+/// An application has one such object, with `first` 0. A test may have two machines in one process.
 struct StackGroup {
   NetDevice& device;
   unsigned first = 0, cores = 0;
@@ -38,5 +40,10 @@ struct StackGroup {
 
 /// Appends the MAC addresses of all groups that the card has to receive.
 void put_filter_addresses(const StackGroup& group, const ipv6::Engine& engine, std::vector<MacAddress>& addresses);
+
+struct Addresses {
+  Ipv4Address address, netmask, gateway;
+  friend bool operator==(const Addresses&, const Addresses&) = default;
+};
 
 }  // namespace neap::net

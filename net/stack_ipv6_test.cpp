@@ -51,7 +51,8 @@ Packet udp_packet(const Address& to, const std::string& text, std::uint16_t to_p
 
 class StackIpv6Test : public ::testing::Test {
  protected:
-  StackIpv6Test() {
+  explicit StackIpv6Test(std::uint16_t mtu = v6::mtu_link)
+      : card_({.cores = cores, .mac = own_mac, .frame_bytes_max = static_cast<std::uint32_t>(mtu + v6::ethernet_bytes)}) {
     card_.tap([this](const Bytes& frame) {
       const std::lock_guard guard(lock_);
       sent_.push_back(frame);
@@ -59,7 +60,7 @@ class StackIpv6Test : public ::testing::Test {
     });
     machine_.emplace(cores);
     machine_->run(0, [&]() -> task<void> {
-      AddressSetting setting{.dhcp = false, .ipv4 = false};
+      AddressSetting setting{.dhcp = false, .ipv4 = false, .mtu = mtu};
       setting.ipv6.mode = Ipv6Setting::Mode::automatic;
       network_ = std::move(*co_await bring_up(card_, setting, 0, cores));
       const Result<void> receiving = co_await network_->receive_datagrams(port, [this](Datagram datagram) {
@@ -153,7 +154,7 @@ class StackIpv6Test : public ::testing::Test {
   std::mutex lock_;
   std::vector<Bytes> sent_;
   std::vector<Got> got_;
-  WireCard card_{{.cores = cores, .mac = own_mac}};
+  WireCard card_;
   std::optional<HostMachine> machine_;
   std::unique_ptr<NetworkControl> network_;
 };
@@ -213,6 +214,38 @@ TEST_F(StackIpv6Test, LongDatagramsAreSentAndReceivedInFragments) {
                  static_cast<int>(at % cores));
   }
   EXPECT_TRUE(comes_to({0}, text));
+}
+
+// A jumbo frame arrives in several buffers. The largest datagram of a frame has 8,952 bytes, until a router announces a smaller MTU.
+class StackIpv6JumboTest : public StackIpv6Test {
+ protected:
+  StackIpv6JumboTest() : StackIpv6Test(9000) {}
+};
+
+TEST_F(StackIpv6JumboTest, DatagramsFillJumboFrames) {
+  introduce();
+  const std::string text(8'952, 'j');
+  for (unsigned core = 0; core < cores; ++core) {
+    const std::string numbered = std::to_string(core) + text.substr(1);
+    card_.arrive(frame_of(udp_packet(own, numbered)), static_cast<int>(core));
+    EXPECT_TRUE(comes_to({core}, numbered));
+    clear();
+    EXPECT_EQ(send(core, peer, text), 0);
+    ASSERT_TRUE(HostMachine::wait_until([&] { return find_udp().has_value(); })) << core;
+    EXPECT_EQ(find_udp()->packet.size(), 9000U);
+  }
+  card_.arrive(frame_of(udp_packet(own, text, port + 1)), 1);
+  EXPECT_TRUE(sends(v6::icmp::unreachable)) << "a closed port";
+  card_.arrive(frame_of(v6::testing::router_advertisement(peer, peer_mac, {}, 1'800, 1'400), v6::mac_of_group(v6::all_nodes)), 0);
+  clear();
+  ASSERT_TRUE(HostMachine::wait_until([&] {
+    EXPECT_EQ(send(1, peer, text), 0);
+    const auto all = sent();
+    return std::ranges::any_of(all, [](const auto& one) { return one.header().next == v6::next_header::fragment; });
+  }));
+  for (const auto& one : sent()) {
+    if (one.header().next == v6::next_header::fragment) EXPECT_LE(one.packet.size(), 1'400U);
+  }
 }
 
 TEST_F(StackIpv6Test, AnEchoOrAClosedPortIsAnsweredByTheFirstCore) {
