@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """IPv6 with the host's kernel as the peer: neighbour discovery in both directions, addresses by router advertisements, duplicate addresses,
-pings, UDP, and a path with a smaller MTU behind the kernel as a router.
+pings, UDP, TCP, and a path with a smaller MTU behind the kernel as a router.
 
 The kernel has no program that announces a router, so the test sends such frames itself, in the kernel's name.
 """
@@ -42,7 +42,7 @@ wire.send(bytes.fromhex(sys.argv[2]))
 
 # memcached's UDP: stores three values, and fetches them by one request, whose reply has several datagrams. Repeats a request whose reply
 # does not come.
-ASK = """
+ASK_UDP = """
 import socket, struct, sys, time
 peer = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 peer.connect(socket.getaddrinfo(sys.argv[1], 11211, type=socket.SOCK_DGRAM)[0][4])
@@ -69,6 +69,14 @@ for number, (key, value) in enumerate(values.items(), 2):
 got = ask(9, b"get %s\\r\\n" % b" ".join(values))
 assert got == b"".join(b"VALUE %s 0 1200\\r\\n%s\\r\\n" % pair for pair in values.items()) + b"END\\r\\n", got[:100]
 print("same")
+"""
+
+# The answer to one request over TCP.
+ASK_TCP = """
+import socket, sys
+with socket.create_connection((sys.argv[1], 11211), 30) as connection:
+    connection.sendall(b"version\\r\\n")
+    print(connection.recv(100))
 """
 
 # Prints the type and target of each message of neighbour discovery from the card, and "fragment" for each fragment.
@@ -168,8 +176,14 @@ def test_each_side_finds_and_keeps_its_neighbour(world: World) -> None:
 
 
 def test_udp_is_answered(world: World) -> None:
-    assert world.python(ASK, OWN) == "same\n"
-    assert world.python(ASK, f"{LOCAL}%{TAP}") == "same\n"
+    assert world.python(ASK_UDP, OWN) == "same\n"
+    assert world.python(ASK_UDP, f"{LOCAL}%{TAP}") == "same\n"
+
+
+# tcp_ipv6_test.py has more of TCP, with an address that is set by a word.
+def test_tcp_is_answered(world: World) -> None:
+    for address in (OWN, f"{LOCAL}%{TAP}"):
+        assert "VERSION " in world.python(ASK_TCP, address), address
 
 
 # RFC 4862, 5.4: the kernel has the address that the machine makes from a further prefix, and then asks for the machine's own.
@@ -199,7 +213,7 @@ def test_a_smaller_path_mtu_is_obeyed(world: World) -> None:
             ip -6 route add default via {FAR_PREFIX}1""")
         world.ping(OWN, network=far)
         with world.watched() as lines:
-            assert world.python(ASK, OWN, network=far) == "same\n"
+            assert world.python(ASK_UDP, OWN, network=far) == "same\n"
     assert int(world.ask("stats")["net.ipv6_mtu_reduced"]) >= 1
     fragments = [int(line.split()[1]) for line in lines if line.startswith("fragment")]
     assert fragments and FAR_MTU - 8 < max(fragments) - 14 <= FAR_MTU, lines

@@ -13,10 +13,13 @@ from tools.process import output_of
 pytestmark = pytest.mark.image_only
 
 HOST, IMAGE = "10.0.9.1", "10.0.9.2"
+HOST6, IMAGE6 = "fd00:9::1", "fd00:9::2"
 START_SECONDS = 60
 PATIENCE_SECONDS = 100
 VALUE_BYTES = 900_000
-ETHERNET_BYTES, HEADERS_BYTES, TIMESTAMPS_BYTES = 14, 40, 12
+ETHERNET_BYTES, TIMESTAMPS_BYTES = 14, 12
+IPV6_MTU_MIN = 1280
+HEADERS_BYTES = {IMAGE: 40, IMAGE6: 60}  # of IP and TCP
 
 # memcached's text protocol: a long value, sent and fetched. Prints the kernel's MSS of both directions, and the longest frames from and to
 # the image.
@@ -53,20 +56,22 @@ print(send_mss, receive_mss, *longest)
 
 @pytest.mark.parametrize("mtu", [9000, 576])
 def test_segments_fill_the_packets_of_the_mtu(mtu: int) -> None:
-    words = [f"ip={IMAGE}/24", f"mtu={mtu}", "memory=64M"]
-    with Namespace(f"{HOST}/24", mtu=max(mtu, 1500)) as namespace:
+    addresses = [IMAGE, IMAGE6] if mtu >= IPV6_MTU_MIN else [IMAGE]
+    words = [f"ip={IMAGE}/24", f"ip6={IMAGE6}/64" if IMAGE6 in addresses else "ip6=off", f"mtu={mtu}", "memory=64M"]
+    with Namespace(f"{HOST}/24", f"{HOST6}/64", mtu=max(mtu, 1500)) as namespace:
         card = namespace.program(SOFT_CARD)
         with Machine(build.image("memcached", "image"), cores=2, arguments=words, net=f"tap:{TAP}", soft_card=card) as machine:
             machine.wait_for_line(rf"net: {IMAGE}/24 .*, MTU {mtu}", START_SECONDS)
             machine.wait_for_line("memcached: listening on", START_SECONDS)
-            argv = namespace.inside([sys.executable, "-c", EXCHANGE, IMAGE, TAP, str(VALUE_BYTES)])
-            found = [int(word) for word in output_of(argv, timeout_seconds=PATIENCE_SECONDS).split()]
-            # The kernel's numbers are without the option of timestamps.
-            full = mtu - HEADERS_BYTES - TIMESTAMPS_BYTES
-            assert found[:2] == [full, full], found
-            assert found[2:] == [mtu + ETHERNET_BYTES] * 2, found
-            # One packet each way, and one in fragments.
-            for payload in (mtu - 28, 20_000):
-                assert "0% packet loss" in namespace.run(f"ping -c 2 -i 0.2 -w {PATIENCE_SECONDS} -s {payload} {IMAGE}"), payload
+            for address in addresses:
+                argv = namespace.inside([sys.executable, "-c", EXCHANGE, address, TAP, str(VALUE_BYTES)])
+                found = [int(word) for word in output_of(argv, timeout_seconds=PATIENCE_SECONDS).split()]
+                # The kernel's numbers are without the option of timestamps.
+                full = mtu - HEADERS_BYTES[address] - TIMESTAMPS_BYTES
+                assert found[:2] == [full, full], (address, found)
+                assert found[2:] == [mtu + ETHERNET_BYTES] * 2, (address, found)
+                # One packet each way, and one in fragments. Eight bytes are ICMP's header.
+                for payload in (mtu - HEADERS_BYTES[address] + 12, 20_000):
+                    assert " 0% packet loss" in namespace.run(f"ping -c 2 -i 0.2 -w {PATIENCE_SECONDS} -s {payload} {address}"), payload
             answer = output_of(namespace.inside([sys.executable, str(build.REPOSITORY / "neap"), "ctl", IMAGE, "status"]))
             assert f"; mtu={mtu};" in answer
