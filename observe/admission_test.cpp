@@ -251,7 +251,10 @@ TEST(Control, SmallPiecesOfAClientThatDoesNotReadHoldFewBuffers) {
   for (std::size_t sent = 0; sent <= 2 * Client::input_copied_bytes_max && !peer.ended(); sent += small.size()) {
     const std::uint64_t held = world.server.clients().held_bytes();
     peer.send(small);  // each piece is a separate segment, because the previous one has arrived
-    EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() != held; }));
+    if (!HostMachine::wait_until([&] { return world.server.clients().held_bytes() != held; })) {
+      EXPECT_GT(held, Client::input_copied_bytes_max / 2) << "a full receive window ends the test, too";
+      break;
+    }
     // The segment that is being handled holds a buffer, too.
     ASSERT_LE(world.machines.server_card.buffers_out(), static_cast<std::int64_t>(2 * Client::input_pieces_max + 1)) << sent;
   }
