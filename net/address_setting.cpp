@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "kernel/numbers.hpp"
+#include "net/ipv6/packet.hpp"
 #include "net/network.hpp"
 
 namespace neap::net {
@@ -63,15 +64,25 @@ Ipv6Setting ipv6_setting(Arguments& arguments) {
 
 }  // namespace
 
+std::uint32_t AddressSetting::frame_bytes_max() const noexcept { return mtu + std::uint32_t{ipv6::ethernet_bytes}; }
+
 AddressSetting AddressSetting::from(Arguments& arguments) {
   const std::string text = arguments.text("ip", "dhcp", "IPv4 address of the machine: dhcp, off, or A.B.C.D/LEN[,GATEWAY]");
   AddressSetting setting;
   setting.ipv6 = ipv6_setting(arguments);
+  setting.mtu = static_cast<std::uint16_t>(
+      arguments.number("mtu", mtu_usual, {.min = mtu_least, .max = mtu_most}, "largest IP packet in bytes; above 1500: jumbo frames"));
+  if (setting.mtu < ipv6::mtu_min && setting.ipv6.mode != Ipv6Setting::Mode::off) {
+    if (arguments.has("ip6")) arguments.reject("mtu", "IPv6 needs 1280 or more, or ip6=off");
+    setting.ipv6 = {};
+  }
   if (text == "dhcp") return setting;
   setting.dhcp = false;
   if (text == "off") {
     setting.ipv4 = false;
-    if (setting.ipv6.mode == Ipv6Setting::Mode::off) arguments.reject("ip", "off, and ip6 is off too");
+    if (setting.ipv6.mode == Ipv6Setting::Mode::off) {
+      arguments.reject("ip", setting.mtu < ipv6::mtu_min ? "off, and IPv6 needs an mtu of 1280 or more" : "off, and ip6 is off too");
+    }
     return setting;
   }
   const Parts parts = parts_of(text);

@@ -189,6 +189,31 @@ TEST(AddressSetting, Ipv6IsAutomaticOffOrFixed) {
   }
 }
 
+TEST(AddressSetting, TheMtuIsOneThatACardAndIpv6CanHave) {
+  const auto of = [](const char* line) {
+    Arguments arguments(line);
+    const AddressSetting setting = AddressSetting::from(arguments);
+    EXPECT_EQ(arguments.complaints(), "") << line;
+    return setting;
+  };
+  EXPECT_EQ(of("").mtu, 1500);
+  EXPECT_EQ(of("").frame_bytes_max(), 1514U);
+  EXPECT_EQ(of("mtu=9000").mtu, 9000);
+  EXPECT_EQ(of("mtu=9710").frame_bytes_max(), 9724U);
+  EXPECT_EQ(of("mtu=1280").ipv6.mode, Ipv6Setting::Mode::automatic);
+  EXPECT_EQ(of("mtu=1279").ipv6.mode, Ipv6Setting::Mode::off);
+  EXPECT_EQ(of("mtu=576 ip6=off").mtu, 576);
+  const auto complaint = [](const char* line) {
+    Arguments arguments(line);
+    static_cast<void>(AddressSetting::from(arguments));
+    return arguments.complaints();
+  };
+  for (const char* bad : {"mtu=", "mtu=575", "mtu=9711", "mtu=65536", "mtu=9k", "mtu=-1"}) EXPECT_NE(complaint(bad), "") << bad;
+  EXPECT_NE(complaint("mtu=1000 ip6=auto").find("IPv6 needs 1280 or more, or ip6=off"), std::string::npos);
+  EXPECT_NE(complaint("mtu=1000 ip6=2001:db8::5/64").find("IPv6 needs 1280 or more, or ip6=off"), std::string::npos);
+  EXPECT_NE(complaint("mtu=1000 ip=off").find("IPv6 needs an mtu of 1280 or more"), std::string::npos);
+}
+
 // Appendix A of the SipHash paper: key 00 01 … 0f, input 00 01 … 0e.
 TEST(SipHash, GivesThePapersVector) {
   std::array<std::uint8_t, 15> input;

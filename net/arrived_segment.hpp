@@ -27,7 +27,8 @@ struct SegmentAddresses {
   friend bool operator==(const SegmentAddresses&, const SegmentAddresses&) = default;
 };
 
-/// A segment with no option but timestamps in their usual form, with ACK, and with no other flag but PSH, in the frame in which it arrived. Numbers are in host byte order.
+/// A segment with no option but timestamps in their usual form, with ACK, and with no other flag but PSH, in the frame in which it arrived.
+/// Numbers are in host byte order.
 class ArrivedSegment {
  public:
   /// `header`: the TCP header, with all its bytes in one buffer.

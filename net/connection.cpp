@@ -78,17 +78,9 @@ void Connection::set_delayed_acknowledgements(bool on) {
   self.stack_.mark_dirty(self);
 }
 
-Endpoint Connection::local() const noexcept {
-  const SegmentAddresses sent = ConnectionState::of(*this).sent_addresses();
-  return {.address = Ipv4Address{std::byteswap(static_cast<std::uint32_t>(sent.addresses))},
-          .port = std::byteswap(static_cast<std::uint16_t>(sent.ports))};
-}
+Endpoint Connection::local() const noexcept { return source_of(ConnectionState::of(*this).sent_addresses()); }
 
-Endpoint Connection::remote() const noexcept {
-  const SegmentAddresses received = ConnectionState::of(*this).key();
-  return {.address = Ipv4Address{std::byteswap(static_cast<std::uint32_t>(received.addresses))},
-          .port = std::byteswap(static_cast<std::uint16_t>(received.ports))};
-}
+Endpoint Connection::remote() const noexcept { return source_of(ConnectionState::of(*this).key()); }
 
 std::chrono::milliseconds Connection::silence() const noexcept {
   const ConnectionState& self = ConnectionState::of(*this);
@@ -102,19 +94,18 @@ std::uint32_t visit_connections(std::uint16_t port, std::uint32_t position, unsi
                                 const std::function<void(ConnectionHandler&)>& visit) {
   Stack* const stack = Stack::here();
   if (stack == nullptr) return 0;
-  const auto& table = stack->table();
   unsigned visited = 0;
   do {
-    for (ConnectionState* connection = table.first_of(position); connection != nullptr;) {
+    for (ConnectionState* connection = stack->first_of(position); connection != nullptr;) {
       ConnectionState* const next = connection->chain_next;
-      if (connection->local().port == port && connection->handler() != nullptr) {
+      if (connection->local_port() == port && connection->handler() != nullptr) {
         visit(*connection->handler());
         ++visited;
       }
       connection = next;
     }
-  } while (++position < table.chains() && visited < budget);
-  return position < table.chains() ? position : 0;
+  } while (++position < stack->chains() && visited < budget);
+  return position < stack->chains() ? position : 0;
 }
 
 }  // namespace neap::net

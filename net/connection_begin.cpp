@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // How a connection begins (RFC 9293, 3.5): a SYN is sent, or one is answered, or an ACK returns a cookie.
 #include <algorithm>
+#include <bit>
 #include <new>
 
 #include "kernel/panic.hpp"
@@ -15,11 +16,15 @@ namespace neap::net {
 namespace {
 
 constexpr std::chrono::seconds connect_limit{10};
-constexpr std::uint16_t link_mtu = 1500;
-constexpr std::uint32_t headers_bytes = SegmentHeaders::ip_header_bytes + SegmentHeaders::tcp_header_bytes;
 /// CVE-2019-11479: with an MSS of a few bytes, every few bytes cost a segment. As Linux's TCP_MIN_MSS.
 constexpr std::uint16_t mss_min = 88;
-constexpr std::uint16_t mss_default = 536;  // RFC 9293, MUST-15
+constexpr std::uint16_t mss_default = 536, mss_default_ipv6 = 1220;  // RFC 9293, MUST-15
+constexpr std::uint16_t mss_usual = 1460;                            // of Ethernet without jumbo frames
+
+/// The name of a destination in `PathMtuCache`. Two destinations over IPv6 may have the same name: they then use the smaller size of both.
+std::uint64_t destination_of_cache(const Address& address) noexcept {
+  return address.is_v4() ? address.v4().value : address.high() ^ std::rotl(address.low(), 32);
+}
 
 }  // namespace
 
@@ -28,12 +33,20 @@ ConnectionState::ConnectionState(Stack& stack, const SegmentAddresses& key) noex
   const SegmentAddresses sent = key.reversed();
   headers_.addresses = sent.addresses;
   headers_.ports = sent.ports;
-  control_ = is_control_port(local().port);
+  control_ = is_control_port(local_port());
+  received_at_ = static_cast<std::uint32_t>(stack.now_us() >> 10);
+}
+
+ConnectionState::ConnectionState(Stack& stack, std::unique_ptr<ConnectionIpv6> part) noexcept
+    : stack_(stack), core_(static_cast<std::uint16_t>(stack.core())), over_ipv6_(true) {
+  headers_.ports = part->headers.ports;
+  headers_.ipv6 = part.release();
+  control_ = is_control_port(local_port());
   received_at_ = static_cast<std::uint32_t>(stack.now_us() >> 10);
 }
 
 void ConnectionState::begin(std::uint32_t initial_at_least) noexcept {
-  const tcp::InitialNumbers numbers = tcp::initial_numbers(key(), stack_.now_us());
+  const tcp::InitialNumbers numbers = std::visit([&](const auto& own) { return tcp::initial_numbers(own, stack_.now_us()); }, key());
   std::uint32_t first = numbers.sequence;
   if (initial_at_least != 0 && tcp::before(first, initial_at_least)) first = initial_at_least;
   timestamp_offset_ = numbers.timestamp_offset;
@@ -87,19 +100,33 @@ ConnectionState::Agreement ConnectionState::agree(const IncomingSegment& segment
 }
 
 void ConnectionState::use(const Agreement& agreement) noexcept {
-  peer_mss_ = agreement.peer_mss == 0 ? mss_default : std::max(agreement.peer_mss, mss_min);
+  const std::uint16_t peer_default = over_ipv6_ ? mss_default_ipv6 : mss_default;
+  peer_mss_ = agreement.peer_mss == 0 ? peer_default : std::max(agreement.peer_mss, mss_min);
   send_shift_ = agreement.window_scale ? agreement.window_shift : std::uint8_t{0};
   receive_.set_shift(agreement.window_scale ? tcp::window_shift_for(tcp::settings.receive_bytes_max) : std::uint8_t{0});
   sack_ = agreement.sack;
   timestamps_ = agreement.timestamps;
   ecn_ = agreement.ecn;
-  const auto mtu = static_cast<std::uint16_t>(std::min<std::uint32_t>(link_mtu, peer_mss_ + headers_bytes));
+  const auto mtu = static_cast<std::uint16_t>(std::min(link_mss(), peer_mss_) + headers_bytes());
+  // A peer with an ordinary interface does not fill a jumbo frame.
+  acknowledgements_.set_full_bytes_max(std::min(link_mss(), std::max(peer_mss_, mss_usual)));
   const std::uint32_t now_s = stack_.now_s();
-  path_mtu_.start(mtu, stack_.path_mtu_cache().find(remote().address.v4().value, now_s), tcp::mtu_min_4, now_s);
+  const Address peer = remote().address;
+  std::uint16_t known = stack_.path_mtu_cache().find(destination_of_cache(peer), now_s);
+  if (over_ipv6_) known = std::min<std::uint16_t>(known == 0 ? mtu : known, stack_.ipv6().mtu(peer));
+  path_mtu_.start(mtu, known, over_ipv6_ ? tcp::mtu_min_6 : tcp::mtu_min_4, now_s);
+}
+
+std::uint16_t ConnectionState::link_mss() const noexcept {
+  return static_cast<std::uint16_t>((over_ipv6_ ? stack_.ipv6().link_mtu() : stack_.mtu()) - headers_bytes());
+}
+
+void ConnectionState::remember_path_mtu(std::uint32_t now_s) noexcept {
+  stack_.path_mtu_cache().set(destination_of_cache(remote().address), path_mtu_.mtu(), now_s);
 }
 
 std::uint32_t ConnectionState::mss_of_path() const noexcept {
-  return path_mtu_.mtu() - headers_bytes - (timestamps_ ? static_cast<std::uint32_t>(tcp::timestamps_bytes) : 0);
+  return path_mtu_.mtu() - headers_bytes() - (timestamps_ ? static_cast<std::uint32_t>(tcp::timestamps_bytes) : 0);
 }
 
 void ConnectionState::answer_syn(Listener& listener, const IncomingSegment& segment, std::uint32_t initial_at_least) noexcept {

@@ -87,7 +87,8 @@ void ConnectionState::handler_failed() noexcept {
 }
 
 void ConnectionState::enter_time_wait() noexcept {
-  static_cast<void>(acknowledge());
+  // From CLOSING, nothing waits for an acknowledgement: the peer's FIN was acknowledged before.
+  if (acknowledgements_.waits()) static_cast<void>(acknowledge());
   stack_.enter_time_wait(key(), {.send_next = send_.nxt,
                                  .receive_next = receive_.next(),
                                  .timestamp_recent = timestamp_recent_,

@@ -15,10 +15,12 @@ namespace neap::net {
 namespace {
 
 constexpr std::uint8_t ect_0 = 2;  // RFC 3168, 5
+constexpr std::uint32_t ect_0_ipv6 = std::uint32_t{ect_0} << 20;
 
 }  // namespace
 
 bool ConnectionState::resolve() noexcept {
+  if (over_ipv6_) return resolve_ipv6();
   if (headers_.generation == etharp_generation) return true;
   const auto remote = static_cast<std::uint32_t>(headers_.addresses >> 32);
   if (!stack_.find_neighbour(remote, headers_.to_mac)) return false;
@@ -34,7 +36,7 @@ unsigned ConnectionState::flags_of(const OutgoingSegment& segment) const noexcep
   if (segment.has(tcp::SentSegment::syn)) {
     if (state_ == TcpState::syn_sent) {
       // RFC 3168, 6.1.1.1: a repeated SYN asks without ECN, because some routers drop such SYNs.
-      const bool asks = tcp::settings.ecn && !segment.has(tcp::SentSegment::ever_retransmitted | tcp::SentSegment::lost);
+      const bool asks = tcp::settings.ecn && !send_.has_retransmission() && !segment.has(tcp::SentSegment::ever_retransmitted);
       return asks ? flag::syn | flag::ece | flag::cwr : flag::syn;
     }
     return flag::syn | flag::ack | (ecn_ ? flag::ece : 0U);
@@ -49,7 +51,7 @@ std::size_t ConnectionState::write_options(std::byte* at, bool syn, std::size_t 
   const tcp::Timestamps timestamps{.value = stack_.now_ms() + timestamp_offset_, .echo = timestamp_recent_};
   if (syn) {
     const bool first = state_ == TcpState::syn_sent;
-    return tcp::write_syn_options(at, {.mss = static_cast<std::uint16_t>(OutgoingSegment::frame_payload_bytes),
+    return tcp::write_syn_options(at, {.mss = link_mss(),
                                        .window_shift = tcp::window_shift_for(tcp::settings.receive_bytes_max),
                                        .window_scale = first || receive_.shift() != 0,
                                        .sack_permitted = first ? tcp::settings.sack : sack_,
@@ -74,8 +76,19 @@ std::size_t ConnectionState::write_options(std::byte* at, bool syn, std::size_t 
   return bytes;
 }
 
+ConnectionState::Sent ConnectionState::transmit(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept {
+  if (headers_.generation != etharp_generation || !stack_.offloads_checksums() || !out_of_order_.empty() ||
+      segment.kind != OutgoingSegment::Kind::inside || segment.bytes > send_.mss || segment.references != 1 || (flags & flag::syn) != 0 ||
+      ecn_) [[unlikely]]
+    return transmit_slowly(segment, sequence, flags);
+  return transmit_whole(segment, sequence, flags, control_);
+}
+
 ConnectionState::Sent ConnectionState::transmit_slowly(OutgoingSegment& original, std::uint32_t sequence, unsigned flags) noexcept {
   const bool syn = (flags & flag::syn) != 0;
+  if (over_ipv6_ && !syn && !ecn_ && out_of_order_.empty() && stack_.offloads_checksums() && original.references == 1 &&
+      original.kind == OutgoingSegment::Kind::inside && original.bytes <= send_.mss && resolve_ipv6())
+    return transmit_ipv6(original, sequence, flags);
   OutgoingSegment* segment = &original;
   if (original.references != 1) {  // the card reads it
     segment = OutgoingSegment::make_envelope(original);
@@ -101,23 +114,31 @@ ConnectionState::Sent ConnectionState::transmit_slowly(OutgoingSegment& original
   }
   const std::uint16_t window = syn ? receive_.announce_unscaled() : receive_.announce(held_bytes_, acknowledgements_.full_bytes());
   const bool resolved = resolve();
-  fill_in_headers(*segment, options_bytes, sequence, flags, window, is_long);
-  if ((flags & flag::ack) == 0) segment->headers(options_bytes).acknowledgement = 0;
-  if (ecn_ && original.bytes != 0 && sequence == send_.nxt) segment->headers(options_bytes).service = ect_0;
+  const bool marks = ecn_ && original.bytes != 0 && sequence == send_.nxt;
+  if (over_ipv6_) {
+    fill_in_headers_ipv6(*segment, options_bytes, sequence, flags, window, is_long);
+    SegmentHeaders6& headers = segment->headers_ipv6(options_bytes);
+    if (marks) headers.ip.version_and_flow = headers.ip.version_and_flow | ect_0_ipv6;
+    if ((flags & flag::ack) == 0) headers.acknowledgement = 0;
+  } else {
+    fill_in_headers(*segment, options_bytes, sequence, flags, window, is_long);
+    if (marks) segment->headers(options_bytes).service = ect_0;
+    if ((flags & flag::ack) == 0) segment->headers(options_bytes).acknowledgement = 0;
+  }
 
   std::array<TransmitPiece, Stack::pieces_max> pieces;
   const unsigned count = segment->pieces_of(std::span(pieces).first(stack_.pieces_limit()));
   std::uint32_t frames = 1;
   if (count == 0 || !resolved) {
     if (is_long) {  // its repetition is sent in frames
-      stack_.ask_for_neighbour(static_cast<std::uint32_t>(headers_.addresses >> 32));
+      if (!over_ipv6_) stack_.ask_for_neighbour(static_cast<std::uint32_t>(headers_.addresses >> 32));
     } else if (!stack_.send_copy_of(*segment, resolved)) {
       return Sent::refused;
     }
   } else {
-    TransmitOffload offload{.l3_bytes = SegmentHeaders::ip_header_bytes,
+    TransmitOffload offload{.l3_bytes = static_cast<std::uint8_t>(headers_bytes() - SegmentHeaders::tcp_header_bytes),
                             .l4_bytes = static_cast<std::uint8_t>(SegmentHeaders::tcp_header_bytes + options_bytes),
-                            .checksums = Checksums::tcp_ipv4,
+                            .checksums = over_ipv6_ ? Checksums::tcp_ipv6 : Checksums::tcp_ipv4,
                             .segment_bytes = is_long ? send_.mss : std::uint16_t{0}};
     const std::uint32_t bytes = segment->headers_bytes + original.bytes;
     frames = frames_sent(bytes, offload).frames;

@@ -52,32 +52,42 @@ constexpr std::uint8_t tcp_time_to_live = 255;  // as lwIP's TCP_TTL
   segment.headers_bytes = static_cast<std::uint16_t>(SegmentHeaders::bytes + options_bytes);
 }
 
-/// As `transmit`, for a segment of one piece that is not longer than the MSS.
-[[gnu::always_inline]] inline ConnectionState::Sent ConnectionState::transmit(OutgoingSegment& segment, std::uint32_t sequence,
-                                                                              unsigned flags) noexcept {
-  if (headers_.generation != etharp_generation || !stack_.offloads_checksums() || !out_of_order_.empty() ||
-      segment.kind != OutgoingSegment::Kind::inside || segment.bytes > send_.mss || segment.references != 1 || (flags & flag::syn) != 0 ||
-      ecn_) [[unlikely]]
-    return transmit_slowly(segment, sequence, flags);
-  const std::uint16_t window = receive_.announce(held_bytes_, acknowledgements_.full_bytes());
-  TransmitOffload offload{
+/// The end of `transmit`, for a segment of one piece that is one frame and has no option but timestamps.
+[[gnu::always_inline]] inline ConnectionState::Sent ConnectionState::transmit_whole(OutgoingSegment& segment, std::uint32_t sequence,
+                                                                                    unsigned flags, bool control) noexcept {
+  constexpr TransmitOffload offload{
       .l3_bytes = SegmentHeaders::ip_header_bytes, .l4_bytes = SegmentHeaders::tcp_header_bytes, .checksums = Checksums::tcp_ipv4};
+  constexpr TransmitOffload offload_with_timestamps{.l3_bytes = SegmentHeaders::ip_header_bytes,
+                                                    .l4_bytes = SegmentHeaders::tcp_header_bytes + tcp::timestamps_bytes,
+                                                    .checksums = Checksums::tcp_ipv4};
+  const std::uint16_t window = receive_.announce(held_bytes_, acknowledgements_.full_bytes());
+  bool taken = false;
   if (timestamps_) [[likely]] {
     tcp::write_timestamps(segment.payload() - tcp::timestamps_bytes,
                           {.value = stack_.now_ms() + timestamp_offset_, .echo = timestamp_recent_});
-    offload.l4_bytes += tcp::timestamps_bytes;
     fill_in_headers(segment, tcp::timestamps_bytes, sequence, flags, window, false);
+    taken = stack_.send_whole_frame(segment, offload_with_timestamps, control);
   } else {
     fill_in_headers(segment, 0, sequence, flags, window, false);
+    taken = stack_.send_whole_frame(segment, offload, control);
   }
-  const TransmitPiece piece{.data = segment.frame_begin(), .bytes = segment.headers_bytes + segment.bytes};
-  if (!stack_.send_frame(segment, {&piece, 1}, piece.bytes, offload, control_)) [[unlikely]]
+  if (!taken) [[unlikely]]
     return Sent::refused;
   ++ip_id;
   acknowledged_to_ = receive_.next();
   ack_delayed_ = false;
   acknowledgements_.sent(segment.bytes != 0);
   return Sent::done;
+}
+
+/// As `transmit`, for the next bytes of an ordinary connection (`update_ordinary`), which fit the windows. `segment` MUST NOT have been
+/// passed to the card before.
+[[gnu::always_inline]] inline ConnectionState::Sent ConnectionState::transmit_next(OutgoingSegment& segment) noexcept {
+  constexpr unsigned flags = flag::ack | flag::psh;
+  if (headers_.generation != etharp_generation || !stack_.offloads_checksums() || segment.kind != OutgoingSegment::Kind::inside)
+      [[unlikely]]
+    return transmit(segment, send_.nxt, flags);
+  return transmit_whole(segment, send_.nxt, flags, false);
 }
 
 }  // namespace neap::net

@@ -170,7 +170,7 @@ void ConnectionState::release_acknowledged(tcp::SentSegment* segments) noexcept 
   while (segments != nullptr) {
     OutgoingSegment& segment = OutgoingSegment::of(*std::exchange(segments, segments->next));
     sent_memory_ -= std::min(sent_memory_, memory_of(segment));
-    path_mtu_.acknowledged(std::min<std::uint32_t>(segment.bytes, send_.mss) + 40 + (timestamps_ ? tcp::timestamps_bytes : 0));
+    path_mtu_.acknowledged(std::min<std::uint32_t>(segment.bytes, send_.mss) + headers_bytes() + (timestamps_ ? tcp::timestamps_bytes : 0));
     OutgoingSegment::release(segment);
   }
   if (send_.nxt == send_.una) sent_memory_ = 0;  // splits have changed the objects
@@ -184,6 +184,13 @@ void ConnectionState::release_acknowledged(tcp::SentSegment* segments) noexcept 
 void ConnectionState::take_timestamps(const IncomingSegment& segment) noexcept {
   if (timestamps_ && segment.options.has_timestamps && tcp::at_or_before(segment.sequence, acknowledged_to_))
     timestamp_recent_ = segment.options.timestamps.value;
+}
+
+/// With DCTCP, bytes that wait are acknowledged with the echo of their own marks (RFC 8257, 3.2).
+void ConnectionState::take_congestion_mark(const IncomingSegment& segment) noexcept {
+  const bool dctcp = tcp::settings.congestion == tcp::CongestionControl::dctcp;
+  if (dctcp && segment.marked != congestion_echo_.echo() && acknowledgements_.waits()) static_cast<void>(acknowledge());
+  if (congestion_echo_.received(segment.marked, segment.has(flag::cwr), dctcp)) acknowledgements_.require_now();
 }
 
 // --- The path ----------------------------------------------------------------------------------------------------------------------------
@@ -227,10 +234,7 @@ void ConnectionState::input(IncomingSegment& segment) noexcept {
     if (state_ == TcpState::closing) return enter_time_wait();
     if (state_ == TcpState::last_ack) return drop(true);
   }
-  if (ecn_ && segment.payload_bytes != 0 &&
-      congestion_echo_.received(segment.marked, segment.has(flag::cwr), tcp::settings.congestion == tcp::CongestionControl::dctcp)) {
-    acknowledgements_.require_now();
-  }
+  if (ecn_ && segment.payload_bytes != 0) take_congestion_mark(segment);
   if (segment.payload_bytes != 0 || segment.has(flag::fin)) take_payload(segment);
 }
 

@@ -71,16 +71,16 @@ SegmentAddresses addresses_of(const std::byte* frame) noexcept {
 constexpr std::uint32_t no_payload_length = ~0U;
 [[gnu::always_inline]] inline std::uint32_t payload_bytes_of(const ReceiveBuffer& frame, std::size_t frame_bytes,
                                                              std::uint32_t options_bytes) noexcept {
-  const std::size_t ip_bytes = std::byteswap(read_raw<std::uint16_t>(frame.data + ip + 2));
-  const std::size_t headers_bytes = Headers::bytes + options_bytes;
-  if (ip_bytes < headers_bytes - ip || ip_bytes > frame_bytes - ip || frame.bytes < headers_bytes) return no_payload_length;
-  return static_cast<std::uint32_t>(ip_bytes - (headers_bytes - ip));
+  const auto headers_bytes = static_cast<std::uint32_t>(Headers::bytes + options_bytes);
+  // A packet shorter than its headers has a length that no frame has.
+  const std::uint32_t bytes = std::byteswap(read_raw<std::uint16_t>(frame.data + ip + 2)) + static_cast<std::uint32_t>(ip) - headers_bytes;
+  if (frame.bytes < headers_bytes || bytes > frame_bytes - headers_bytes) return no_payload_length;
+  return bytes;
 }
 
 /// The number of a frame's buffers, and of their bytes.
 struct Extent {
-  std::size_t bytes;
-  unsigned buffers = 1;
+  std::size_t bytes, buffers = 1;
 };
 [[gnu::always_inline]] inline Extent extent_of(const ReceiveBuffer& frame) noexcept {
   Extent extent{.bytes = frame.bytes};
@@ -94,15 +94,6 @@ struct Extent {
 /// True if `next` may be a segment of the same connection as `frame`. Mostly that is decided by RSS, without a look at the frame.
 [[gnu::always_inline]] inline bool may_follow(const ReceivedFrame& next, const ReceivedFrame& frame) noexcept {
   return next.info.rss_hash() == frame.info.rss_hash();
-}
-
-/// True if `next` makes the acknowledgement in `frame`, which carries no payload, superfluous: it is a segment of the same connection with
-/// the same sequence number and options, and a greater acknowledgement number.
-bool supersedes(const ReceivedFrame& next, const std::byte* frame) noexcept {
-  if (!has_ordinary_headers(*next.frame, next.info) || !(addresses_of(next.frame->data) == addresses_of(frame))) return false;
-  const ArrivedSegment one(frame + tcp_at), other(next.frame->data + tcp_at);
-  return frame[tcp_at + 12] == next.frame->data[tcp_at + 12] && other.sequence() == one.sequence() &&
-         tcp::after(other.acknowledgement(), one.acknowledgement());
 }
 
 [[gnu::always_inline]] inline ReceivedPiece& make_delivered(ReceiveBuffer& buffer, ConnectionState& connection, const std::byte* data,
@@ -219,7 +210,7 @@ class JoinedPayload {
   }
   unsigned taken = 1;
   if (buffer.next == nullptr && (received.size() == 1 || !may_follow(received[1], received[0]))) [[likely]] {
-    receive_.advance(bytes);
+    receive_.advance_within(bytes);
     acknowledgements_.received(bytes);
     deliver(segment.options() + options_bytes, bytes, buffer);
   } else {
@@ -290,7 +281,7 @@ unsigned ConnectionState::deliver_joined(ArrivedSegment segment, std::uint32_t o
     const ArrivedSegment other(frame.data + tcp_at);
     const Extent extent = extent_of(frame);
     const std::uint32_t more = payload_bytes_of(frame, extent.bytes, options_bytes);
-    buffers += extent.buffers;
+    buffers += static_cast<unsigned>(extent.buffers);
     if (other.sequence() != begin + payload.bytes() || more - 1 >= room - payload.bytes() || buffers > buffers_max) break;
     stack_.counters().bytes_received.add(extent.bytes);
     sequence = other.sequence();
@@ -323,6 +314,43 @@ void ConnectionState::retain(ReceivedPiece& piece) noexcept {
 }
 
 // --- The frames of an event --------------------------------------------------------------------------------------------------------------
+/// Drops acknowledgements without payload that the frame behind each one makes superfluous: their headers are equal but for
+/// identification, checksums, window and a greater acknowledgement number. The first frame MUST have ordinary headers and no payload.
+/// Returns the number of dropped frames.
+[[gnu::noinline]] unsigned Stack::drop_superseded(std::span<const ReceivedFrame> received) noexcept {
+  ReceiveBuffer* last = received.front().frame;
+  const std::byte* const first = last->data;
+  const std::uint32_t headers_bytes = static_cast<std::uint32_t>(Headers::bytes) + options_bytes_of(first);
+  const auto receiver = read_raw<std::uint64_t>(first);
+  const auto length = read_raw<std::uint64_t>(first + ip - 4);  // with the end of the sender's MAC, EtherType, version, type of service
+  const auto protocol = read_raw<std::uint32_t>(first + ip + 6);
+  const auto addresses = read_raw<std::uint64_t>(first + ip + 12);
+  const auto ports_and_sequence = read_raw<std::uint64_t>(first + tcp_at);
+  const auto flags = read_raw<std::uint16_t>(first + tcp_at + 12);
+  std::uint32_t acknowledged = ArrivedSegment(first + tcp_at).acknowledgement();
+  std::size_t bytes = 0;
+  unsigned dropped = 0;
+  while (dropped + 1 != received.size()) {
+    const ReceivedFrame& next = received[dropped + 1];
+    ReceiveBuffer& frame = *next.frame;
+    if (last->next != nullptr || frame.next != nullptr || frame.bytes < headers_bytes || !next.info.checksums_good()) break;
+    const std::byte* const at = frame.data;
+    const std::uint32_t number = ArrivedSegment(at + tcp_at).acknowledgement();
+    if (read_raw<std::uint64_t>(at) != receiver || read_raw<std::uint64_t>(at + ip - 4) != length ||
+        read_raw<std::uint32_t>(at + ip + 6) != protocol || read_raw<std::uint64_t>(at + ip + 12) != addresses ||
+        read_raw<std::uint64_t>(at + tcp_at) != ports_and_sequence || read_raw<std::uint16_t>(at + tcp_at + 12) != flags ||
+        !tcp::after(number, acknowledged))
+      break;
+    if (dropped != 0) bytes += last->bytes;  // those of the first frame are counted already
+    last->release();
+    last = &frame;
+    acknowledged = number;
+    ++dropped;
+  }
+  counters_.bytes_received.add(bytes);
+  return dropped;
+}
+
 [[gnu::always_inline]] inline unsigned Stack::take_in_segments(std::span<const ReceivedFrame> received) noexcept {
   ReceiveBuffer& frame = *received.front().frame;
   const Extent extent = extent_of(frame);
@@ -334,12 +362,42 @@ void ConnectionState::retain(ReceivedPiece& piece) noexcept {
   if (bytes == no_payload_length) return 0;
   ConnectionState* const connection = table_.find(addresses_of(at));
   if (connection == nullptr) return 0;
-  if (bytes == 0 && received.size() != 1 && may_follow(received[1], received[0]) && connection->sender().is_open() &&
-      supersedes(received[1], at)) {
-    release_chain(&frame);
-    return 1;
+  if (bytes == 0 && received.size() != 1 && may_follow(received[1], received[0]) && connection->sender().is_open()) {
+    if (const unsigned dropped = drop_superseded(received); dropped != 0) return dropped;
   }
-  return connection->take_segment(ArrivedSegment(at + tcp_at), options_bytes, bytes, extent.buffers, received);
+  return connection->take_segment(ArrivedSegment(at + tcp_at), options_bytes, bytes, static_cast<unsigned>(extent.buffers), received);
+}
+
+// Over IPv6, a segment in one buffer takes the short path. Segments that arrive together are not joined. An address that the machine has
+// lost has no connections, so the addresses need no other check than that of the table.
+[[gnu::noinline]] bool Stack::take_in_segment_ipv6(const ReceivedFrame& received) noexcept {
+  using Headers6 = SegmentHeaders6;
+  constexpr std::size_t tcp6_at = ip + Headers6::ip_header_bytes;
+  const ReceiveBuffer& frame = *received.frame;
+  const std::byte* const at = frame.data;
+  if (!short_path_ || frame.next != nullptr || frame.bytes < Headers6::bytes || !received.info.ipv6_checksum_good()) return false;
+  // EtherType IPv6, version 6, any traffic class and flow label; TCP, any hop limit.
+  constexpr std::uint32_t type_mask = 0x00F0'FFFF, type = 0x0060'DD86;
+  constexpr std::uint16_t next_mask = 0x00FF, next = 6;
+  constexpr unsigned flags_mask = 0xFF & ~flag::psh;
+  const auto length = std::to_integer<std::uint32_t>(at[tcp6_at + 12]);
+  if ((at[0] & std::byte{1}) != std::byte{0} || (read_raw<std::uint32_t>(at + ip - 2) & type_mask) != type ||
+      (read_raw<std::uint16_t>(at + ip + 6) & next_mask) != next ||
+      (std::to_integer<unsigned>(at[tcp6_at + 13]) & flags_mask) != flag::ack || (length != with_timestamps && length != without_options))
+    return false;
+  const std::uint32_t options_bytes = (length >> 4) * 4 - Headers6::tcp_header_bytes;
+  const std::uint32_t tcp_bytes = std::byteswap(read_raw<std::uint16_t>(at + ip + 4));
+  const std::uint32_t tcp_header_bytes = Headers6::tcp_header_bytes + options_bytes;
+  if (tcp_bytes < tcp_header_bytes || tcp_bytes > frame.bytes - tcp6_at) return false;
+  SegmentAddresses6 key{.addresses = {}, .ports = read_raw<std::uint32_t>(at + tcp6_at)};
+  std::memcpy(&key.addresses, at + ip + 8, sizeof key.addresses);
+  ConnectionState* const connection = table6_.find(key);
+  if (connection == nullptr) return false;
+  if (connection->take_segment(ArrivedSegment(at + tcp6_at), options_bytes, tcp_bytes - tcp_header_bytes, 1, {&received, 1}) == 0)
+    return false;
+  counters_.segments_received.add();
+  counters_.ipv6_received.add();
+  return true;
 }
 
 void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
@@ -351,7 +409,7 @@ void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
     counters_.segments_received.add(taken);
     if (taken == 0) [[unlikely]] {
       taken = 1;
-      take_in(frames.front().frame, extent_of(*frames.front().frame).bytes, frames.front().info);
+      if (!take_in_segment_ipv6(frames.front())) take_in(frames.front().frame, extent_of(*frames.front().frame).bytes, frames.front().info);
     }
     frames = frames.subspan(taken);
   }

@@ -31,16 +31,23 @@ void ConnectionState::report_acknowledged() noexcept {
   if (std::exchange(acknowledged_, false) && (ready_ == nullptr || wanted_bytes_ != 0)) report_acknowledged();
   if (ordinary_ && ready_ != nullptr && queued_.empty() && send_.fits(ready_->bytes)) [[likely]] {
     OutgoingSegment& made = *ready_;
-    if (transmit(made, send_.nxt, flag::ack | flag::psh) == Sent::done) [[likely]] {
+    if (transmit_next(made) == Sent::done) [[likely]] {
       ready_ = nullptr;
       const std::uint64_t now_us = stack_.now_us();
       sent_memory_ += memory_of(made);
-      send_.sent(made, now_us);
+      send_.sent_bytes(made, now_us);
       stack_.arm(*this, send_.due_us(now_us));
       const std::size_t held = received_memory_ + sent_memory_;
       if (held != charged_bytes_) charge(held);
       return;
     }
+  }
+  // An acknowledgement of a long reply, all of which was sent.
+  if (ordinary_ && ready_ == nullptr && queued_.empty() && !acknowledgements_.waits() && !send_.has_retransmission() &&
+      send_.timer() != tcp::SendState::Timer::none) {
+    stack_.arm(*this, send_.due_us(stack_.now_us()));
+    charge();
+    return;
   }
   settle_slowly();
 }
@@ -100,7 +107,7 @@ ConnectionState::Sent ConnectionState::transmit_in_frames(OutgoingSegment& segme
   const unsigned last_flags = flags_of(segment);
   for (std::uint32_t at = 0; at < segment.bytes;) {
     const std::uint32_t bytes = std::min<std::uint32_t>(send_.mss, segment.bytes - at);
-    OutgoingSegment* const frame = OutgoingSegment::make(bytes);
+    OutgoingSegment* const frame = OutgoingSegment::make_any(bytes);
     if (frame == nullptr) return Sent::refused;
     segment.copy_payload(at, {frame->payload(), bytes});
     const bool last = at + bytes == segment.bytes;
@@ -191,8 +198,8 @@ ConnectionState::Sent ConnectionState::send_fin(std::uint64_t now_us) noexcept {
   return pass_new(*made, now_us);
 }
 
-OutgoingSegment* ConnectionState::copy_front(std::uint32_t bytes, bool large) noexcept {
-  OutgoingSegment* const made = large ? OutgoingSegment::make_large(bytes) : OutgoingSegment::make(bytes);
+OutgoingSegment* ConnectionState::copy_front(std::uint32_t bytes) noexcept {
+  OutgoingSegment* const made = OutgoingSegment::make_any(bytes);
   if (made == nullptr) return nullptr;
   std::byte* to = made->payload();
   std::size_t left = bytes;
@@ -207,24 +214,24 @@ OutgoingSegment* ConnectionState::copy_front(std::uint32_t bytes, bool large) no
   return made;
 }
 
-// A frame with a copy of its bytes costs less than references, unless it is one long piece. A segment that the card cuts up refers to all
-// its pieces. If there are too many, it ends before, at a multiple of the MSS.
+// A frame with a copy of its bytes costs less than references, unless it is one long piece or a jumbo frame. A segment that the card cuts
+// up refers to all its pieces. If there are too many, it ends before, at a multiple of the MSS.
 OutgoingSegment* ConnectionState::make_segment(std::uint32_t bytes) noexcept {
-  const bool is_long = bytes > send_.mss;
+  const bool is_long = bytes > send_.mss, refers = is_long || bytes > OutgoingSegment::payload_bytes_max;
   const Buffer::Piece& first = *queued_.first();
-  if (!is_long && (bytes == queued_.bytes() || first.bytes < bytes)) {
+  if (!refers && (bytes == queued_.bytes() || first.bytes < bytes)) {
     if (first.bytes < bytes && queued_.pieces() >= stack_.pieces_limit()) stack_.counters().transmit_copied.add();
-    return copy_front(bytes, false);
+    return copy_front(bytes);
   }
   if (is_long && stack_.copies_long_segments()) {
-    if (OutgoingSegment* const made = copy_front(bytes, true); made != nullptr) {
+    if (OutgoingSegment* const made = copy_front(bytes); made != nullptr) {
       stack_.counters().joined_copied_bytes.add(bytes);
       return made;
     }
     stack_.counters().joined_no_memory.add();
-    return copy_front(send_.mss, false);
+    return copy_front(send_.mss);
   }
-  if (is_long) {
+  if (refers) {
     std::uint32_t reach = 0;
     unsigned pieces = 1;
     for (const Buffer::Piece* piece = &first; piece != nullptr && reach < bytes && pieces < stack_.pieces_limit(); piece = piece->next) {
@@ -232,11 +239,12 @@ OutgoingSegment* ConnectionState::make_segment(std::uint32_t bytes) noexcept {
       ++pieces;
     }
     if (reach < bytes) {
-      bytes = reach - reach % send_.mss;
-      if (bytes <= send_.mss) {
+      const std::uint32_t whole = reach - reach % send_.mss;
+      if (whole <= send_.mss) {
         stack_.counters().transmit_copied.add();
-        return copy_front(std::min<std::uint32_t>(send_.mss, static_cast<std::uint32_t>(queued_.bytes())), false);
+        return copy_front(std::min<std::uint32_t>(send_.mss, bytes));
       }
+      bytes = whole;
     }
   }
   Buffer data;

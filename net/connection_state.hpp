@@ -22,6 +22,8 @@
 #include "kernel/task.hpp"
 #include "net/arrived_segment.hpp"
 #include "net/buffer.hpp"
+#include "net/connection_ipv6.hpp"
+#include "net/connection_key.hpp"
 #include "net/incoming_segment.hpp"
 #include "net/network.hpp"
 #include "net/outgoing_segment.hpp"
@@ -79,6 +81,8 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
 
   /// `key`: the addresses of segments that the connection receives. The connection is in no state yet.
   ConnectionState(Stack& stack, const SegmentAddresses& key) noexcept;
+  /// The same over IPv6. `part` has the headers of the segments that the connection sends.
+  ConnectionState(Stack& stack, std::unique_ptr<ConnectionIpv6> part) noexcept;
   ConnectionState& operator=(ConnectionState&&) = delete;
 
   static ConnectionState& of(Connection& connection) noexcept { return static_cast<ConnectionState&>(connection); }
@@ -105,7 +109,8 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   void on_timer(std::uint64_t now_us) noexcept;
   /// ICMP reports an error for the segment with the number `sequence` (RFC 5927; connection_timers.cpp).
   void unreachable(std::uint32_t sequence, bool hard) noexcept;
-  void too_big(std::uint32_t sequence, std::uint16_t reported_mtu, std::uint16_t quoted_bytes) noexcept;
+  /// Returns true if the connection sends shorter segments now.
+  bool too_big(std::uint32_t sequence, std::uint16_t reported_mtu, std::uint16_t quoted_bytes) noexcept;
 
   // Segments.
   /// Handles a segment with `bytes` of payload that carries the next bytes, or acknowledges sent bytes, or both (connection_receiving.cpp).
@@ -149,10 +154,19 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
 
   // Identity.
   ConnectionState* chain_next = nullptr;  ///< of the table of connections
-  [[nodiscard]] bool has_addresses(const SegmentAddresses& key) const noexcept { return sent_addresses() == key.reversed(); }
-  [[nodiscard]] SegmentAddresses key() const noexcept { return sent_addresses().reversed(); }
+  // Each table has connections over one version of IP only.
+  [[nodiscard]] bool has_addresses(const SegmentAddresses& key) const noexcept { return sent_ipv4() == key.reversed(); }
+  [[nodiscard]] bool has_addresses(const SegmentAddresses6& key) const noexcept { return headers_.ipv6->headers.answers(key); }
+  /// Of the segments that the connection receives.
+  [[nodiscard]] ConnectionKey key() const noexcept { return reversed(sent_addresses()); }
   /// Of the segments that the connection sends.
-  [[nodiscard]] SegmentAddresses sent_addresses() const noexcept { return {.addresses = headers_.addresses, .ports = headers_.ports}; }
+  [[nodiscard]] ConnectionKey sent_addresses() const noexcept {
+    if (over_ipv6_) return headers_.ipv6->headers.key();
+    return sent_ipv4();
+  }
+  [[nodiscard]] SegmentAddresses sent_ipv4() const noexcept { return {.addresses = headers_.addresses, .ports = headers_.ports}; }
+  [[nodiscard]] bool over_ipv6() const noexcept { return over_ipv6_; }
+  [[nodiscard]] std::uint16_t local_port() const noexcept { return std::byteswap(static_cast<std::uint16_t>(headers_.ports)); }
   [[nodiscard]] bool gone() const noexcept { return state_ == TcpState::closed; }
   [[nodiscard]] TcpState state() const noexcept { return state_; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
@@ -173,7 +187,9 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
  private:
   friend class Connection;
   friend class Stack;
-  ~ConnectionState() = default;
+  ~ConnectionState() {
+    if (over_ipv6_) delete headers_.ipv6;
+  }
 
   template <typename Call>
   void call_handler(Call call) noexcept {
@@ -198,6 +214,14 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   void use(const Agreement& agreement) noexcept;
   void send_syn() noexcept;
   [[nodiscard]] std::uint32_t mss_of_path() const noexcept;
+  /// The headers of IP and TCP, without options.
+  [[nodiscard]] std::uint32_t headers_bytes() const noexcept {
+    constexpr std::uint32_t ipv4 = SegmentHeaders::ip_header_bytes + SegmentHeaders::tcp_header_bytes;
+    return over_ipv6_ ? ipv4 + (SegmentHeaders6::ip_header_bytes - SegmentHeaders::ip_header_bytes) : ipv4;
+  }
+  /// The payload of a full segment without options on this machine's link.
+  [[nodiscard]] std::uint16_t link_mss() const noexcept;
+  void remember_path_mtu(std::uint32_t now_s) noexcept;
   void establish() noexcept;
   /// Makes the handler of a connection that is now open.
   void open() noexcept;
@@ -216,6 +240,7 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   void take_from_out_of_order() noexcept;
   void take_fin() noexcept;
   void take_timestamps(const IncomingSegment& segment) noexcept;
+  void take_congestion_mark(const IncomingSegment& segment) noexcept;
   void challenge() noexcept;
   [[nodiscard]] bool receives() const noexcept {
     return state_ == TcpState::established || state_ == TcpState::fin_wait_1 || state_ == TcpState::fin_wait_2;
@@ -259,7 +284,7 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   [[nodiscard]] Sent send_new(std::uint64_t now_us) noexcept;
   /// Makes a segment of the first bytes of the queue, at most `bytes`; null without memory.
   [[nodiscard]] OutgoingSegment* make_segment(std::uint32_t bytes) noexcept;
-  [[nodiscard]] OutgoingSegment* copy_front(std::uint32_t bytes, bool large) noexcept;
+  [[nodiscard]] OutgoingSegment* copy_front(std::uint32_t bytes) noexcept;
   /// Sends `made`, which has the next bytes, and gives it to the sender. If the card has no room, it becomes `ready_`.
   [[nodiscard]] Sent pass_new(OutgoingSegment& made, std::uint64_t now_us) noexcept;
   [[nodiscard]] Sent send_fin(std::uint64_t now_us) noexcept;
@@ -274,12 +299,19 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   // Frames (connection_frames.cpp).
   /// Writes headers in front of the payload of `segment`, and passes it to the card.
   [[nodiscard]] Sent transmit(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
+  [[nodiscard]] Sent transmit_next(OutgoingSegment& segment) noexcept;
+  [[nodiscard]] Sent transmit_whole(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags, bool control) noexcept;
   [[nodiscard]] std::size_t write_options(std::byte* at, bool syn, std::size_t room) noexcept;
-  [[nodiscard, gnu::noinline]] Sent transmit_slowly(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
+  [[nodiscard]] Sent transmit_slowly(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
   void fill_in_headers(OutgoingSegment& segment, std::size_t options_bytes, std::uint32_t sequence, unsigned flags, std::uint16_t window,
                        bool cut_up) noexcept;
   /// True if `headers_` has the neighbour's address.
   [[nodiscard]] bool resolve() noexcept;
+  // The same over IPv6 (connection_ipv6.cpp).
+  [[nodiscard, gnu::noinline]] Sent transmit_ipv6(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
+  void fill_in_headers_ipv6(OutgoingSegment& segment, std::size_t options_bytes, std::uint32_t sequence, unsigned flags,
+                            std::uint16_t window, bool cut_up) noexcept;
+  [[nodiscard]] bool resolve_ipv6() noexcept;
   [[nodiscard]] unsigned flags_of(const OutgoingSegment& segment) const noexcept;
   /// The memory that a segment occupies until it is acknowledged.
   [[nodiscard]] static std::uint32_t memory_of(OutgoingSegment& segment) noexcept;
@@ -334,6 +366,7 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   bool connecting_ : 1 = false;  // `connect` is in progress
   bool ack_delayed_ : 1 = false;
   bool nagle_ : 1 = false, soft_error_ : 1 = false, in_table_ : 1 = false, counted_ : 1 = false;
+  bool over_ipv6_ : 1 = false;  // `headers_.ipv6` is valid, not `headers_.addresses`
   tcp::CongestionEcho congestion_echo_;
   GatheredBlock* block_ = nullptr;  // the block to which further gathered bytes are appended
 };

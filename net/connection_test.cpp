@@ -19,7 +19,7 @@ class ConnectionTest : public ::testing::Test {
   void listen(const RecordingHandler::Behaviour& behaviour) { world.listen(7, recording(server, behaviour)); }
   void connect(const RecordingHandler::Behaviour& behaviour) { connect(recording(client, behaviour)); }
   void connect(std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) {
-    EXPECT_EQ(world.connect(service(7), std::move(acceptor)), std::nullopt);
+    EXPECT_EQ(world.connect(world.service(7), std::move(acceptor)), std::nullopt);
   }
   void expect_both_end_well(std::chrono::seconds limit = 20s) {
     EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*server) && ended(*client); }, limit))
@@ -43,6 +43,7 @@ struct TransferCase {
   bool offload;
   std::size_t piece_bytes;
   const char* tso = nullptr;  ///< the setting `tso`; "changing": all its values in turn during the transfer
+  bool ipv6 = false;
 };
 
 class Transfer : public ConnectionTest, public ::testing::WithParamInterface<TransferCase> {
@@ -53,6 +54,7 @@ class Transfer : public ConnectionTest, public ::testing::WithParamInterface<Tra
     options.server.checksum_offload = options.client.checksum_offload = with.offload;
     options.server.read_delay = options.client.read_delay = 200us;
     options.server.ring_frames = options.client.ring_frames = 64;
+    options.ipv6 = with.ipv6;
     if (with.tso != nullptr) options.server.tso_bytes_max = options.client.tso_bytes_max = 64 * 1024;
     return options;
   }
@@ -95,7 +97,14 @@ INSTANTIATE_TEST_SUITE_P(
                       TransferCase{"TsoOfSmallPieces", 0, 0, 0, true, 700, "chain"},
                       TransferCase{"TsoCopiedWithLoss", 0.01, 0.01, 0.01, true, 50'000, "copy"},
                       TransferCase{"TsoChainedWithLoss", 0.01, 0.01, 0.01, true, 50'000, "chain"},
-                      TransferCase{"TsoChanging", 0.002, 0.01, 0.01, true, 50'000, "changing"}),
+                      TransferCase{"TsoChanging", 0.002, 0.01, 0.01, true, 50'000, "changing"},
+                      TransferCase{"Ipv6Clean", 0, 0, 0, true, 16384, nullptr, true},
+                      TransferCase{"Ipv6SoftwareChecksums", 0, 0, 0, false, 16384, nullptr, true},
+                      TransferCase{"Ipv6SmallPieces", 0, 0, 0, true, 700, nullptr, true},
+                      TransferCase{"Ipv6Loss", 0.01, 0.01, 0.01, true, 5000, nullptr, true},
+                      TransferCase{"Ipv6TsoCopied", 0, 0, 0, true, 16384, "copy", true},
+                      TransferCase{"Ipv6TsoChainedWithLoss", 0.01, 0.01, 0.01, true, 50'000, "chain", true},
+                      TransferCase{"Ipv6TsoChanging", 0.002, 0.01, 0.01, true, 50'000, "changing", true}),
     [](const auto& tested) { return tested.param.name; });
 
 // Several writes of one event must leave in one segment, because each segment costs an acknowledgement and a wake-up.

@@ -102,9 +102,9 @@ bool ConnectionState::run_sender_timer(std::uint64_t now_us) noexcept {
   const bool timed_out = timer == tcp::SendState::Timer::retransmission;
   if (timed_out) {
     stack_.reap();
-    if (send_.head != nullptr && path_mtu_.timed_out(send_.head->bytes + 40 + (timestamps_ ? 12 : 0), stack_.now_s())) {
+    if (send_.head != nullptr && path_mtu_.timed_out(send_.head->bytes + headers_bytes() + (timestamps_ ? 12 : 0), stack_.now_s())) {
       send_.change_mss(mss_of_path(), now_us);
-      stack_.path_mtu_cache().set(remote().address.v4().value, path_mtu_.mtu(), stack_.now_s());
+      remember_path_mtu(stack_.now_s());
     }
   }
   const tcp::SendState::Action action = send_.on_timer(now_us, static_cast<std::uint32_t>(waiting_bytes()), &OutgoingSegment::split);
@@ -160,14 +160,15 @@ void ConnectionState::unreachable(std::uint32_t sequence, bool hard) noexcept {
   arm_timer(now_us);
 }
 
-void ConnectionState::too_big(std::uint32_t sequence, std::uint16_t reported_mtu, std::uint16_t quoted_bytes) noexcept {
-  if (gone() || state_ < TcpState::established) return;
+bool ConnectionState::too_big(std::uint32_t sequence, std::uint16_t reported_mtu, std::uint16_t quoted_bytes) noexcept {
+  if (gone() || state_ < TcpState::established) return false;
   const std::uint32_t now_s = stack_.now_s();
-  if (!path_mtu_.reported_too_big(reported_mtu, quoted_bytes, sequence, send_.una, send_.nxt, now_s)) return;
-  stack_.path_mtu_cache().set(remote().address.v4().value, path_mtu_.mtu(), now_s);
+  if (!path_mtu_.reported_too_big(reported_mtu, quoted_bytes, sequence, send_.una, send_.nxt, now_s)) return false;
+  remember_path_mtu(now_s);
   send_.change_mss(mss_of_path(), stack_.now_us());
   ordinary_ = false;
   stack_.mark_dirty(*this);
+  return true;
 }
 
 }  // namespace neap::net

@@ -31,8 +31,9 @@ enum class LocalPort : std::uint8_t { source = 0, destination = 2 };
 /// has a fixed place, so one look at that place rejects almost all frames.
 [[nodiscard]] inline bool is_control_frame(const std::byte* frame, std::size_t bytes, LocalPort where) noexcept {
   if (control_ports.load(std::memory_order_relaxed) == 0) return false;
-  constexpr std::size_t ip_at = 14, tcp_at = ip_at + 20, words_without_options = 5;
-  if (bytes >= tcp_at + 4 && std::to_integer<std::size_t>(frame[ip_at] & std::byte{0xF}) == words_without_options) {
+  constexpr std::size_t ip_at = 14, tcp_at = ip_at + 20;
+  constexpr std::byte version_4_without_options{0x45};
+  if (bytes >= tcp_at + 4 && frame[ip_at] == version_4_without_options) {
     const std::byte* const port = frame + tcp_at + static_cast<std::size_t>(where);
     const unsigned number = std::to_integer<unsigned>(port[0]) << 8 | std::to_integer<unsigned>(port[1]);
     if (!is_control_port(static_cast<std::uint16_t>(number))) return false;

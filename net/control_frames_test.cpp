@@ -59,6 +59,21 @@ TEST_F(ControlFrames, OptionsOfIpMoveThePort) {
   EXPECT_FALSE(received(options));
 }
 
+TEST_F(ControlFrames, SegmentsOverIpv6AreControlsToo) {
+  for (unsigned traffic_class = 0; traffic_class < 16; ++traffic_class) {
+    Frame frame{};
+    put_u16(frame, 12, 0x86DD);
+    frame[14] = static_cast<std::byte>(0x60 | traffic_class);
+    frame[20] = std::byte{6};
+    put_u16(frame, 54, 9);
+    put_u16(frame, 56, control_port);
+    EXPECT_TRUE(received(frame) && !sent(frame)) << traffic_class;
+    EXPECT_FALSE(received(frame, 57)) << traffic_class;
+    frame[20] = std::byte{17};  // UDP
+    EXPECT_FALSE(received(frame)) << traffic_class;
+  }
+}
+
 TEST_F(ControlFrames, OtherFramesAreNotControls) {
   Frame other = segment(9, control_port);
   put_u16(other, 12, 0x0806);  // ARP

@@ -93,12 +93,20 @@ Stack::DatagramPort* Stack::find_port(std::uint16_t port) const noexcept {
 
 void Stack::input_udp6(ReceiveBuffer* frame, std::size_t transport_at, ReceiveInfo info) noexcept {
   constexpr std::size_t header_bytes = 8;
+  if (frame->next != nullptr) {  // a jumbo frame: the checksum and a quotation of the packet need one piece of memory
+    std::size_t frame_bytes = 0;
+    for (const ReceiveBuffer* piece = frame; piece != nullptr; piece = piece->next) frame_bytes += piece->bytes;
+    ReceiveBuffer* const copy = copy_to_heap(frame, frame_bytes);
+    release_chain(frame);
+    if (copy == nullptr) return counters_.dropped_memory.add();
+    frame = copy;
+  }
   const ipv6::Octets first(frame->data, frame->bytes);
   const ipv6::Octets packet = first.subspan(transport_at - ipv6::header_bytes);
   const ipv6::Header header = ipv6::Header::read(packet);
   const std::size_t bytes = first.size() < transport_at + header_bytes ? 0 : ipv6::read_16(first, transport_at + 4);
-  const bool whole = frame->next == nullptr && first.size() >= transport_at + bytes;
-  if (bytes < header_bytes || bytes > header.payload_bytes || !whole || ipv6::read_16(first, transport_at + 6) == 0) {
+  if (bytes < header_bytes || bytes > header.payload_bytes || first.size() < transport_at + bytes ||
+      ipv6::read_16(first, transport_at + 6) == 0) {
     counters_.dropped_malformed.add();  // RFC 8200, 8.1: a checksum is needed
     return release_chain(frame);
   }
@@ -122,6 +130,7 @@ void Stack::input_udp6(ReceiveBuffer* frame, std::size_t transport_at, ReceiveIn
 }
 
 bool Stack::on_icmpv6_error(const IcmpV6Error& error) noexcept {
+  if (error.protocol == ipv6::next_header::tcp) return on_icmpv6_error_of_segment(error);
   // A datagram is sent from a port that has a receiver.
   return error.protocol == ipv6::next_header::udp && find_port(ipv6::read_16(error.transport, 0)) != nullptr;
 }

@@ -4,7 +4,8 @@
 // One input is one connection. In half of the inputs, a third machine forges segments with unacceptable sequence or acknowledgement numbers
 // (RFC 9293 3.10.7.4, RFC 5961) or unexpected flags. Meanwhile both ends send genuine bytes, which must arrive unchanged, on time and
 // without a retransmission. In the other half of the inputs, the peer itself is hostile: it sends arbitrary numbers, flags, lengths,
-// options and fragments. The machine must survive, and must never announce a window larger than its first one.
+// options and fragments. Half of all connections are over IPv6. The machine must survive, and must never announce a window larger than its
+// first one.
 //
 // With clang the program is a libFuzzer target (-DNEAP_LIBFUZZER=ON). Usage with any other compiler: `fuzz_segments [SECONDS] [SEED]`.
 #include <gtest/gtest.h>
@@ -155,7 +156,7 @@ class Transfer {
   }
 
   Choices& choices_;
-  HandPeer peer_{{.check_seed = 6, .close_when_sent = false}};
+  HandPeer peer_{{.check_seed = 6, .close_when_sent = false}, choices_.below(2) == 0};
   std::uint16_t window_ = 0;
   std::size_t sent_ = 0, received_ = 0, peer_sent_ = 0, small_ = 0;
 };
@@ -253,9 +254,13 @@ class HostilePeer {
 
   Choices& choices_;
   Buffer held_;
-  HandPeer peer_{{.close_when_sent = false, .answer_close = false, .on_received = [this](RecordingHandler&, Buffer data) {
-                    if (held_.bytes() < 200'000) held_.append(std::move(data));
-                  }}};
+  HandPeer peer_{{.close_when_sent = false,
+                  .answer_close = false,
+                  .on_received =
+                      [this](RecordingHandler&, Buffer data) {
+                        if (held_.bytes() < 200'000) held_.append(std::move(data));
+                      }},
+                 choices_.below(2) == 0};
   std::uint32_t edge_ = 0;
   bool closed_ = false;
 };

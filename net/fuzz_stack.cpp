@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // A fuzzer of one stack. Raw frames simulate many hostile peers, while applications run and well-behaved clients must be served.
 //
-// One input is a machine of one core with a low memory limit (stack_memory.hpp). The hostile peers send everything that a peer can send:
-// floods of SYNs and forged cookies, gaps, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP, UDP. In every
-// check a well-behaved client and a client of control exchange bytes, each on an open and on a new connection, while the clock does not
-// advance. Each check also compares the stack's count of held memory with the allocated memory. The count falls by the bytes that a peer
-// acknowledges, but memory is freed in whole blocks. So applications send small blocks, and the comparison allows one block for each
-// connection. At the end all peers are reset, and then no memory may be held.
+// One input is a machine of one core, with IPv4 and IPv6 and a low memory limit (stack_memory.hpp). The hostile peers send everything that a
+// peer can send: floods of SYNs and forged cookies, gaps, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP of
+// both versions, UDP. In every check well-behaved clients, one of them of control, exchange bytes, each on an open and on a new connection,
+// while the clock does not advance. Each check also compares the stack's count of held memory with the allocated memory. The count falls by
+// the bytes that a peer acknowledges, but memory is freed in whole blocks. So applications send small blocks, and the comparison allows one
+// block for each connection. At the end all peers are reset, and then no memory may be held.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -24,6 +24,7 @@
 #include "net/stack_memory.hpp"
 #include "net/testing/choices.hpp"
 #include "net/testing/fuzzed_ends.hpp"
+#include "net/testing/ipv6_world.hpp"
 #include "net/testing/raw_peer.hpp"
 #include "tests/host/allocated_bytes.hpp"
 #include "tests/host/fuzzing.hpp"
@@ -35,18 +36,22 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Ipv4Address machine_address{0x0A000001}, client_address{0x0A000002};
+constexpr Address machine_address6{0xFE80'0000'0000'0000, 0x0000'00FF'FE00'0001}, client_address6{0xFE80'0000'0000'0000, 2};
 constexpr std::uint16_t echo_port = 8, control_port = 9, datagram_port = 10;
 constexpr unsigned peers_max = 48;
 constexpr std::uint32_t frames_per_settling = 200;
 // The stack's count of held memory excludes a connection's objects, and a half-open connection with its SYN-ACK.
 constexpr std::size_t connection_bytes = 3072, half_open_bytes = 1024;
-// The count also excludes incomplete datagrams, and frames that wait for a neighbour's address (lwipopts.h).
-constexpr std::size_t reassembly_bytes = std::size_t{IP_REASS_MAX_PBUFS} * 2304, unresolved_bytes = std::size_t{MEMP_NUM_ARP_QUEUE} * 2048;
+// The count also excludes incomplete datagrams, and frames that wait for a neighbour's address (lwipopts.h, ipv6/neighbours.hpp).
+constexpr std::size_t reassembly_bytes = std::size_t{IP_REASS_MAX_PBUFS} * 2304,
+                      unresolved_bytes = std::size_t{MEMP_NUM_ARP_QUEUE} * 2048 + std::size_t{ipv6::Neighbours::waiting_max} * 2048;
 // Memory of the machine's threads, timers and queues.
 constexpr std::size_t machine_bytes = 64 << 10;
 // Up to `frames_per_settling` frames may share one event, and the stack checks its limit only at the event's end. Until then the frames may
 // add this much held memory. Bytes that applications send in that event are not limited.
 constexpr std::size_t event_bytes = frames_per_settling * memory::card_buffer_bytes;
+
+constexpr MacAddress neighbour{2, 0, 0, 0, 0, 0xFE};
 
 Bytes syn_options(Choices& choices) {
   Bytes options;
@@ -65,7 +70,8 @@ class Case {
       return true;
     });
     machine_.run(0, [this]() -> task<void> {
-      const AddressSetting setting{.dhcp = false, .address = machine_address, .netmask = {0xFFFF0000}, .gateway = {}};
+      AddressSetting setting{.dhcp = false, .address = machine_address, .netmask = {0xFFFF0000}, .gateway = {}};
+      setting.ipv6.mode = Ipv6Setting::Mode::automatic;
       network_ = std::move(*co_await bring_up(card_, setting, 0, 1));
       Stack::here()->set_memory_limit(limit_bytes_);
       if (!count_as_control(control_port).has_value()) fail("control's port is refused", control_port);
@@ -79,6 +85,7 @@ class Case {
       }
       static_cast<void>(co_await network_->receive_datagrams(datagram_port, [](const Datagram&) {}));
     });
+    advance(3s);  // duplicate address detection
   }
   ~Case() {
     card_.cut();
@@ -104,6 +111,14 @@ class Case {
   void arrive(Bytes frame) {
     card_.arrive(std::move(frame), 0);
     if (++arriving_ % frames_per_settling == 0) settle();
+  }
+  void arrive_ipv6(const Bytes& packet) {
+    Bytes frame;
+    append(frame, card_.mac());
+    append(frame, neighbour_mac, 6);
+    append(frame, ipv6::ethertype, 2);
+    append(frame, packet);
+    card_.arrive(std::move(frame), 0);
   }
   void send(const Peer& peer, std::uint32_t sequence, unsigned flags, Bytes payload = {}, Bytes options = {}) {
     arrive(frame_of({.from = peer.from,
@@ -137,6 +152,12 @@ class Case {
       if ((asked & 0xFF00) == 0) card_.arrive(arp_answer({asked}, machine_address, card_.mac()), 0);  // other addresses do not exist
       return;
     }
+    if (frame.size() >= 78 && word(frame, 12) == 0x86DD && octet(frame, 20) == ipv6::next_header::icmp &&
+        octet(frame, 54) == ipv6::icmp::neighbour_solicitation) {
+      const Address asked = Address::read(frame.data() + 62);
+      if (asked.low() < 0x100) arrive_ipv6(ipv6::testing::advertisement(asked, machine_address6, &neighbour));
+      return;
+    }
     const RawSegment segment = segment_in(frame);
     for (Peer& client : clients_) hear(client, segment);
     for (Peer& client : fresh_) hear(client, segment);
@@ -152,7 +173,8 @@ class Case {
 
   // --- Clients that must be served -------------------------------------------------------------------------------------------------------
   void open_client(Peer& client) {
-    client = {.from = {.address = client_address, .port = next_port_++}, .to = client.to, .sequence = choices_.bits(2)};
+    const Address from = client.to.address.is_v4() ? Address(client_address) : client_address6;
+    client = {.from = {.address = from, .port = next_port_++}, .to = client.to, .sequence = choices_.bits(2)};
     send(client, client.sequence++, syn_flag);
     settle();
     if (!client.answered) fail("no answer to a client's SYN at port", client.to.port);
@@ -183,8 +205,11 @@ class Case {
     return choice == habits ? control_port : choice == habits + 1 ? 77 : echo_port;
   }
   void open_peer() {
-    Peer peer{.from = {.address = Ipv4Address{0x0A000010 + choices_.below(8)}, .port = next_port_++},
-              .to = {.address = machine_address, .port = static_cast<std::uint16_t>(first_port + choices_.below(habits))},
+    const bool ipv6 = choices_.below(2) == 0;
+    const std::uint32_t number = 0x10 + choices_.below(8);
+    Peer peer{.from = {.address = ipv6 ? Address(machine_address6.high(), number) : Ipv4Address{0x0A000000 + number}, .port = next_port_++},
+              .to = {.address = ipv6 ? machine_address6 : Address(machine_address),
+                     .port = static_cast<std::uint16_t>(first_port + choices_.below(habits))},
               .sequence = choices_.bits(4),
               .window = static_cast<std::uint16_t>(choices_.below(2) == 0 ? 0xFFFF : choices_.bits(2) >> choices_.below(17))};
     peers_.push_back(peer);
@@ -199,7 +224,7 @@ class Case {
 
   void step() {
     Peer& peer = any_peer();
-    switch (choices_.below(18)) {
+    switch (choices_.below(19)) {
       case 0:
       case 1: {  // in order
         const std::uint32_t bytes = choices_.below(2) == 0 ? 1460 : 1 + choices_.below(1460);
@@ -251,9 +276,25 @@ class Case {
         if (choices_.below(2) == 0) fill_checksums(frame);
         return arrive(std::move(frame));
       }
+      case 16:
+        return icmpv6(peer);
       default:
         act();
     }
+  }
+  /// An error about a segment of the machine, perhaps with numbers in flight.
+  void icmpv6(const Peer& peer) {
+    const Address to = peer.from.address.is_v4() ? client_address6 : peer.from.address;
+    Bytes quoted;
+    append(quoted, peer.to.port, 2);
+    append(quoted, peer.from.port, 2);
+    append(quoted, peer.acknowledged + (choices_.below(2) == 0 ? 0 : choices_.bits(4)), 4);
+    append(quoted, Bytes(choices_.below(40)));
+    Bytes message;
+    append(message, choices_.below(2) == 0 ? 0x0200'0000 : (1 + choices_.below(4)) << 24 | choices_.below(8) << 16, 4);
+    append(message, choices_.below(2) == 0 ? choices_.bits(4) : choices_.below(1600), 4);
+    append(message, ipv6::testing::packet_of({.next = ipv6::next_header::tcp, .from = machine_address6, .to = to}, quoted));
+    arrive_ipv6(ipv6::testing::icmp_packet(client_address6, machine_address6, message, 64));
   }
   void act() {
     const unsigned what = choices_.below(6), which = choices_.bits(1);
@@ -265,14 +306,15 @@ class Case {
   /// Sends frames from addresses that do not exist, some of them on the machine's network.
   void flood(unsigned flags) {
     const std::uint16_t port = any_port();
-    const bool near = choices_.below(2) == 0;
+    const bool near = choices_.below(2) == 0, ipv6 = choices_.below(2) == 0;
     if (near) unresolved_ = true;
     for (std::uint32_t count = choices_.below(8) == 0 ? 1500 : choices_.below(100); count > 0; --count) {
       const std::uint32_t number = flooded_++;
-      const Endpoint from{.address = Ipv4Address{near ? 0x0A000100 + number % 4000 : 0xAC100000 + number},
-                          .port = static_cast<std::uint16_t>(number | 1)};
+      const Ipv4Address ipv4{near ? 0x0A000100 + number % 4000 : 0xAC100000 + number};
+      const Address from6(near ? machine_address6.high() : 0x2001'0DB8'0000'0000, 0x1000 + number);
+      const Endpoint from{.address = ipv6 ? from6 : Address(ipv4), .port = static_cast<std::uint16_t>(number | 1)};
       arrive(frame_of({.from = from,
-                       .to = {.address = machine_address, .port = port},
+                       .to = {.address = ipv6 ? machine_address6 : Address(machine_address), .port = port},
                        .sequence = number * 7919,
                        .acknowledged = number * 40503,
                        .flags = flags},
@@ -401,9 +443,10 @@ class Case {
   std::mutex lock_;
   std::vector<Bytes> frames_;
   std::vector<Peer> peers_;
-  std::array<Peer, 2> clients_{Peer{.from = {}, .to = {.address = machine_address, .port = echo_port}},
-                               Peer{.from = {}, .to = {.address = machine_address, .port = control_port}}};
-  std::array<Peer, 2> fresh_;
+  std::array<Peer, 3> clients_{Peer{.from = {}, .to = {.address = machine_address, .port = echo_port}},
+                               Peer{.from = {}, .to = {.address = machine_address, .port = control_port}},
+                               Peer{.from = {}, .to = {.address = machine_address6, .port = echo_port}}};
+  std::array<Peer, 3> fresh_;
   Applications applications_;
   host::ManualClock clock_{1'000'000'000};
   WireCard card_{{.mac = {2, 0, 0, 0, 0, 1}}};

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kernel/net_device.hpp"
-#include "net/arrived_segment.hpp"
+#include "net/connection_key.hpp"
 #include "net/tcp/options.hpp"
 
 namespace neap::net {
@@ -20,7 +20,7 @@ constexpr unsigned fin = 0x01, syn = 0x02, rst = 0x04, psh = 0x08, ack = 0x10, e
 
 /// Numbers are in host byte order. The segment owns its frame until the payload is taken.
 struct IncomingSegment {
-  SegmentAddresses key;
+  ConnectionKey key;
   std::uint32_t sequence = 0, acknowledgement = 0;
   std::uint32_t window = 0;  ///< not scaled
   unsigned flags = 0;

@@ -4,11 +4,14 @@
 // A card checks and fills in checksums, so this code runs only for cards that do not, and for reassembled datagrams. Internal to net/.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+
+#include "kernel/net_device.hpp"
 
 namespace neap::net {
 
@@ -48,5 +51,22 @@ class InternetSum {
   std::uint64_t sum_ = 0;
   bool odd_ = false;
 };
+
+/// The sum over `bytes` bytes of a received frame, from the byte at `at` on, and `more`: the folded sum of a pseudo-header.
+[[nodiscard]] inline std::uint16_t sum_of(const ReceiveBuffer* frame, std::size_t at, std::size_t bytes, std::uint32_t more) noexcept {
+  InternetSum sum;
+  sum.add_folded(more);
+  for (; frame != nullptr && bytes > 0; frame = frame->next) {
+    if (at >= frame->bytes) {
+      at -= frame->bytes;
+      continue;
+    }
+    const std::size_t part = std::min(bytes, frame->bytes - at);
+    sum.add({frame->data + at, part});
+    bytes -= part;
+    at = 0;
+  }
+  return sum.folded();
+}
 
 }  // namespace neap::net

@@ -27,8 +27,8 @@ void Stack::stop_listening(std::uint16_t port) noexcept {
     if ((*entry)->port != port) continue;
     const std::unique_ptr<Listener> listener(*entry);
     *entry = listener->next;
-    for (std::uint32_t chain = 0; chain < table_.chains() && listener->half_open != 0; ++chain) {
-      for (ConnectionState* connection = table_.first_of(chain); connection != nullptr;) {
+    for (std::uint32_t chain = 0; chain < chains() && listener->half_open != 0; ++chain) {
+      for (ConnectionState* connection = first_of(chain); connection != nullptr;) {
         ConnectionState* const next = connection->chain_next;
         if (connection->listener() == listener.get()) connection->drop_half_open();
         connection = next;
@@ -44,16 +44,27 @@ Listener* Stack::find_listener(std::uint16_t port) const noexcept {
   return listener;
 }
 
-ConnectionState* Stack::make_connection(const SegmentAddresses& key, bool control) noexcept {
+ConnectionState* Stack::make_connection(const ConnectionKey& key, bool control) noexcept {
   const std::size_t limit = Listener::connections_max + (control ? Listener::connections_reserved : 0);
-  if (table_.count() >= limit) return nullptr;
-  return new (std::nothrow) ConnectionState(*this, key);
+  if (table_.count() + table6_.count() >= limit) return nullptr;
+  if (const auto* const ipv4 = std::get_if<SegmentAddresses>(&key)) return new (std::nothrow) ConnectionState(*this, *ipv4);
+  std::unique_ptr<ConnectionIpv6> part(new (std::nothrow) ConnectionIpv6(headers_of(std::get<SegmentAddresses6>(key).reversed())));
+  return part == nullptr ? nullptr : new (std::nothrow) ConnectionState(*this, std::move(part));
 }
 
-void Stack::insert(ConnectionState& connection) noexcept { table_.add(connection, connection.key()); }
+void Stack::insert(ConnectionState& connection) noexcept {
+  const ConnectionKey key = connection.key();
+  if (const auto* const ipv4 = std::get_if<SegmentAddresses>(&key)) return table_.add(connection, *ipv4);
+  table6_.add(connection, std::get<SegmentAddresses6>(key));
+}
 
 void Stack::remove(ConnectionState& connection) noexcept {
-  table_.remove(connection, connection.key());
+  const ConnectionKey key = connection.key();
+  if (const auto* const ipv4 = std::get_if<SegmentAddresses>(&key)) {
+    table_.remove(connection, *ipv4);
+  } else {
+    table6_.remove(connection, std::get<SegmentAddresses6>(key));
+  }
   timers_.cancel(connection);
 }
 
@@ -75,14 +86,18 @@ void Stack::input_syn(Listener& listener, IncomingSegment& segment, std::uint32_
 void Stack::send_cookie(Listener& listener, const IncomingSegment& segment) noexcept {
   const std::uint64_t now = now_us();
   const tcp::Options& options = segment.options;
-  const std::uint16_t mss = options.mss == 0 ? 536 : options.mss;
+  const bool ipv6 = is_ipv6(segment.key);
+  const std::uint16_t mss_default = ipv6 ? 1220 : 536;  // RFC 9293, MUST-15
+  const std::uint16_t mss = options.mss == 0 ? mss_default : options.mss;
   const bool timestamps = tcp::settings.timestamps && options.has_timestamps;
-  const std::uint32_t offset = timestamps ? tcp::initial_numbers(segment.key, now).timestamp_offset : 0;
+  const auto offset_of = [now](const auto& key) { return tcp::initial_numbers(key, now).timestamp_offset; };
+  const std::uint32_t offset = timestamps ? std::visit(offset_of, segment.key) : 0;
   const tcp::CookieOptions agreed{.window_shift = options.window_shift,
                                   .window_scale = options.has_window_shift,
                                   .sack_permitted = tcp::settings.sack && options.sack_permitted,
                                   .ecn = tcp::settings.ecn && segment.has(flag::ece) && segment.has(flag::cwr)};
-  tcp::SynOptions own{.mss = static_cast<std::uint16_t>(OutgoingSegment::frame_payload_bytes)};
+  tcp::SynOptions own{.mss = announced_mss()};
+  if (ipv6) own.mss = static_cast<std::uint16_t>(ipv6_.link_mtu() - SegmentHeaders6::ip_header_bytes - SegmentHeaders6::tcp_header_bytes);
   if (timestamps) {
     own.window_shift = tcp::window_shift_for(tcp::settings.receive_bytes_max);
     own.window_scale = agreed.window_scale;
@@ -94,8 +109,9 @@ void Stack::send_cookie(Listener& listener, const IncomingSegment& segment) noex
   const std::size_t count = tcp::write_syn_options(bytes.data(), own);
   listener.cookies.sent(now);
   counters_.cookies_sent.add();
-  send_bare({.sent = segment.key.reversed(),
-             .sequence = tcp::make_cookie(segment.key, segment.sequence, mss, now),
+  const auto cookie_of = [&](const auto& key) { return tcp::make_cookie(key, segment.sequence, mss, now); };
+  send_bare({.sent = reversed(segment.key),
+             .sequence = std::visit(cookie_of, segment.key),
              .acknowledgement = segment.sequence + 1,
              .flags = flag::syn | flag::ack | (timestamps && agreed.ecn ? flag::ece : 0U),
              .window = tcp::ReceiveWindow::first_limit_bytes,
@@ -105,7 +121,8 @@ void Stack::send_cookie(Listener& listener, const IncomingSegment& segment) noex
 bool Stack::take_cookie(Listener& listener, IncomingSegment& segment) noexcept {
   const std::uint64_t now = now_us();
   if (!listener.cookies.may_return(now)) return false;
-  const auto mss = tcp::check_cookie(segment.key, segment.sequence - 1, segment.acknowledgement - 1, now);
+  const auto mss = std::visit(
+      [&](const auto& key) { return tcp::check_cookie(key, segment.sequence - 1, segment.acknowledgement - 1, now); }, segment.key);
   if (!mss.has_value()) {
     counters_.cookies_rejected.add();
     return false;

@@ -32,46 +32,62 @@ Line& operator<<(Line& line, Ipv4Address address) {
   return line;
 }
 
-/// The addresses of segments that a connection from `port` receives.
-SegmentAddresses key_of(Ipv4Address local, std::uint16_t port, Ipv4Address remote, std::uint16_t remote_port) noexcept {
-  return {.addresses = std::uint64_t{std::byteswap(local.value)} << 32 | std::byteswap(remote.value),
-          .ports = std::uint32_t{std::byteswap(port)} << 16 | std::byteswap(remote_port)};
+/// The core that receives the segments of a connection between these endpoints.
+unsigned receiving_core(const NetDevice& device, const Endpoint& local, const Endpoint& remote) noexcept {
+  if (remote.address.is_v4()) return device.receiving_core(remote.address.v4().value, local.address.v4().value, remote.port, local.port);
+  std::array<std::byte, 32> addresses;
+  remote.address.write(addresses.data());
+  local.address.write(addresses.data() + 16);
+  const auto octets = std::bit_cast<std::array<std::uint8_t, 32>>(addresses);
+  const auto all = std::span(octets);
+  return device.receiving_core_ipv6(all.first<16>(), all.last<16>(), remote.port, local.port);
 }
 
 /// Returns a local port that no connection to `remote` uses and whose answers the card delivers to this core; 0 if there is none. As in RFC
 /// 6056, 3.3.3, the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So a
 /// port is reused only after all other ports were tried. The port's last connection may still be in TIME-WAIT at the peer.
-std::uint16_t choose_port(Stack& stack, const NetDevice& device, Ipv4Address local, Ipv4Address remote,
-                          std::uint16_t remote_port) noexcept {
+std::uint16_t choose_port(Stack& stack, const NetDevice& device, const Address& local, const Endpoint& remote) noexcept {
   static const SipKey key{.low = machine::random_bits(), .high = machine::random_bits()};
   static constinit thread_local std::uint32_t ports_tried = 0;
-  std::array<std::uint8_t, 10> input;
-  std::memcpy(input.data(), &local.value, 4);
-  std::memcpy(input.data() + 4, &remote.value, 4);
-  std::memcpy(input.data() + 8, &remote_port, 2);
+  std::array<std::byte, 34> destination;
+  local.write(destination.data());
+  remote.address.write(destination.data() + 16);
+  std::memcpy(destination.data() + 32, &remote.port, 2);
+  const auto input = std::bit_cast<std::array<std::uint8_t, 34>>(destination);
   const auto start = static_cast<std::uint32_t>(siphash(key, input) + ports_tried);
   for (std::uint32_t i = 0; i < local_ports; ++i) {
     const auto port = static_cast<std::uint16_t>(first_local_port + (start + i) % local_ports);
-    if (device.receiving_core(remote.value, local.value, remote_port, port) != this_core()) continue;
-    const SegmentAddresses addresses = key_of(local, port, remote, remote_port);
-    if (stack.listens(port) || stack.table().find(addresses) != nullptr || stack.is_in_time_wait(addresses)) continue;
+    const Endpoint own{.address = local, .port = port};
+    if (receiving_core(device, own, remote) != this_core()) continue;
+    const auto in_use = [&](const auto& flow) { return stack.find(flow) != nullptr || stack.is_in_time_wait(flow); };
+    if (stack.listens(port) || std::visit(in_use, key_of(remote, own))) continue;
     ports_tried += i + 1;
     return port;
   }
   return 0;
 }
 
+/// The address from which a connection to `remote` begins; nothing without an address or a route.
+std::optional<Address> source_for(Stack& stack, const Address& remote) noexcept {
+  if (!remote.is_v4()) return stack.ipv6().has_route(remote) ? stack.ipv6().source_for(remote) : std::nullopt;
+  const Ipv4Address own = stack.addresses().address;
+  if (own.value == 0 || !stack.has_route(remote.v4())) return std::nullopt;
+  return own;
+}
+
 class NetworkOfStacks final : public NetworkControl {
  public:
   NetworkOfStacks(NetDevice& device, const AddressSetting& setting, unsigned first, unsigned cores)
-      : group_{.device = device, .first = first, .cores = cores, .ipv6_setting = setting.ipv6} {
-    group_.ipv6_shared = std::make_unique<ipv6::Shared>(SipKey{.low = machine::random_bits(), .high = machine::random_bits()});
+      : group_{.device = device, .first = first, .cores = cores, .ipv6_setting = setting.ipv6, .mtu = setting.mtu} {
+    group_.ipv6_shared = std::make_unique<ipv6::Shared>(SipKey{.low = machine::random_bits(), .high = machine::random_bits()},
+                                                        std::max(setting.mtu, ipv6::mtu_min));
     group_.stacks = std::make_unique<std::atomic<Stack*>[]>(cores);
   }
 
   [[nodiscard]] Ipv4Address address() const noexcept override { return {group_.address.load(std::memory_order_acquire)}; }
   [[nodiscard]] Ipv4Address netmask() const noexcept override { return {group_.netmask.load(std::memory_order_acquire)}; }
   [[nodiscard]] unsigned cores() const noexcept override { return group_.cores; }
+  [[nodiscard]] std::uint16_t mtu() const noexcept override { return group_.mtu; }
   [[nodiscard]] NetDevice& device() const noexcept override { return group_.device; }
   [[nodiscard]] task<Result<void>> listen(std::uint16_t port,
                                           std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) override;
@@ -153,6 +169,7 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
   line << "net: " << addresses.address << '/' << std::popcount(addresses.netmask.value);
   if (addresses.gateway.value != 0) line << " gateway " << addresses.gateway;
   line << (setting.dhcp ? " (DHCP)" : " (static)") << ", " << group_.cores << (group_.cores == 1 ? " core" : " cores");
+  if (group_.mtu != AddressSetting::mtu_usual) line << ", MTU " << group_.mtu;
   line.print();
   co_return Result<void>{};
 }
@@ -186,15 +203,13 @@ task<Result<void>> NetworkOfStacks::listen(std::uint16_t port, std::function<std
 task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) {
   if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
   if (remote.port == 0 || remote.address.is_unspecified()) co_return failure(ErrorCode::invalid, "no such address", remote.port);
-  if (!remote.address.is_v4()) co_return failure(ErrorCode::unsupported, "connections are made over IPv4 only", remote.port);
   require(acceptor != nullptr, "an outgoing connection has an acceptor", remote.port);
   Stack& stack = *group_.stack(this_core());
-  const Ipv4Address local = stack.addresses().address;
-  if (local.value == 0 || !stack.has_route(remote.address.v4()))
-    co_return failure(ErrorCode::invalid, "the machine has no address, or no route", remote.port);
-  const std::uint16_t port = choose_port(stack, group_.device, local, remote.address.v4(), remote.port);
+  const std::optional<Address> local = source_for(stack, remote.address);
+  if (!local.has_value()) co_return failure(ErrorCode::invalid, "the machine has no address, or no route", remote.port);
+  const std::uint16_t port = choose_port(stack, group_.device, *local, remote);
   if (port == 0) co_return failure(ErrorCode::full, "no local port is free", remote.port);
-  ConnectionState* const connection = stack.make_connection(key_of(local, port, remote.address.v4(), remote.port), false);
+  ConnectionState* const connection = stack.make_connection(key_of(remote, {.address = *local, .port = port}), false);
   if (connection == nullptr) co_return failure(ErrorCode::full, "no room for another connection");
   ConnectAttempt attempt{.acceptor = std::move(acceptor), .done = {}, .limit = {}};
   connection->connect(attempt);
@@ -261,6 +276,8 @@ task<void> NetworkOfStacks::take_down() {
 
 task<Result<std::unique_ptr<NetworkControl>>> bring_up(NetDevice& device, AddressSetting setting, unsigned first, unsigned cores) {
   if (cores == 0 || first + cores > core_count()) co_return failure(ErrorCode::invalid, "no core for a network stack", cores);
+  if (setting.frame_bytes_max() > device.limits().frame_bytes_max)
+    co_return failure(ErrorCode::invalid, "the device was opened for shorter frames than the MTU needs", device.limits().frame_bytes_max);
   try {
     auto network = std::make_unique<NetworkOfStacks>(device, setting, first, cores);
     Result<void> started = co_await network->start(setting);

@@ -32,15 +32,21 @@ struct Ipv6Setting {
   unsigned prefix_bits = 0;
 };
 
-/// How the machine gets its addresses: for IPv4 static, or by DHCP (RFC 2131).
+/// How the machine gets its addresses (for IPv4 static, or by DHCP, RFC 2131), and the size of its packets.
 struct AddressSetting {
+  /// 576: RFC 791, 3.1, every host accepts such packets. 9710: Linux's limit for an 82599, whose frames then have 9,728 bytes.
+  static constexpr std::uint16_t mtu_least = 576, mtu_usual = 1500, mtu_most = 9710;
+
   bool dhcp = true;
   Ipv4Address address, netmask, gateway;
   Ipv6Setting ipv6{};
-  bool ipv4 = true;  ///< false: IPv6 only
+  bool ipv4 = true;               ///< false: IPv6 only
+  std::uint16_t mtu = mtu_usual;  ///< the largest IP packet of the interface, in bytes
   /// Reads `ip=dhcp`, `ip=A.B.C.D/LEN[,GATEWAY]` or `ip=off`, and `ip6=auto`, `ip6=off` or `ip6=ADDRESS/LEN[,GATEWAY]`, from the command
-  /// line. Without `ip6=`, the mode is `automatic`.
+  /// line. Without `ip6=`, the mode is `automatic`. Also reads `mtu=BYTES`. IPv6 is off below 1280 bytes (RFC 8200, 5).
   static AddressSetting from(Arguments& arguments);
+  /// The longest Ethernet frame of a packet, without FCS. The device MUST be opened with this length or a larger one.
+  [[nodiscard]] std::uint32_t frame_bytes_max() const noexcept;
 };
 
 class Connection;
@@ -156,7 +162,7 @@ struct CountersOf {
   Count neighbours_refused{};    ///< ARP announcements for which no entry was free
   Count unresolved_dropped{};    ///< packets dropped while waiting for a neighbour's address
   Count address_conflicts{};     ///< ARP packets of another machine with this machine's address
-  // IPv6 (ipv6/engine.hpp). All but the last two belong to the first core.
+  // IPv6 (ipv6/engine.hpp). All but the last one belong to the first core.
   Count ipv6_malformed{};            ///< packets or extension headers that RFC 8200 refuses
   Count ipv6_discovery_refused{};    ///< neighbour discovery messages that RFC 4861 refuses, such as from another network
   Count ipv6_conflicts{};            ///< messages of another machine with this machine's address
@@ -172,8 +178,7 @@ struct CountersOf {
   Count ipv6_errors_sent{};        ///< ICMPv6 errors
   Count ipv6_errors_limited{};     ///< ICMPv6 errors and echo replies to groups that the rate limit held back
   Count ipv6_no_route{};
-  Count ipv6_received{};     ///< frames of IPv6
-  Count ipv6_tcp_dropped{};  ///< segments over IPv6 without a connection
+  Count ipv6_received{};  ///< frames of IPv6
   Count segments_received{}, segments_sent{}, retransmissions{};
   Count connections_open{}, connections_accepted{}, connections_made{};
   Count connections_refused{};  ///< refused by the acceptor, or for lack of memory
@@ -239,6 +244,14 @@ class Network {
   [[nodiscard]] virtual Ipv4Address netmask() const noexcept = 0;
   /// Returns the IPv6 addresses that the machine can use now. MAY be called on any core.
   [[nodiscard]] virtual std::vector<Address> ipv6_addresses() const { return {}; }
+  /// The address that an application shows to its operator: that of IPv4, or without one the last of IPv6, which is not link-local if the
+  /// machine has another one.
+  [[nodiscard]] Address shown_address() const {
+    const std::vector<Address> ipv6 = address().value == 0 ? ipv6_addresses() : std::vector<Address>();
+    return ipv6.empty() ? Address(address()) : ipv6.back();
+  }
+  /// The largest IP packet of the interface, in bytes.
+  [[nodiscard]] virtual std::uint16_t mtu() const noexcept { return AddressSetting::mtu_usual; }
   /// Returns the number of cores with a stack. These are the cores 0 to `cores() - 1`.
   [[nodiscard]] virtual unsigned cores() const noexcept = 0;
   [[nodiscard]] virtual NetDevice& device() const noexcept = 0;
@@ -246,8 +259,8 @@ class Network {
   /// calls. Errors: `invalid` (the port is in use), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> listen(std::uint16_t port,
                                                   std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) = 0;
-  /// Opens a connection from this core, which MUST have a stack. Errors: `timeout` (no answer within 10 s), `closed` (refused), `full` (no
-  /// free port or connection), `unsupported` (no stack on this core), `out_of_memory`.
+  /// Opens a connection from this core, which MUST have a stack. Errors: `invalid` (no address or route), `timeout` (no answer within 10
+  /// s), `closed` (refused), `full` (no free port or connection), `unsupported` (no stack on this core), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> connect(Endpoint remote, Acceptor acceptor) = 0;
 
   /// Passes datagrams at UDP port `port` to `receiver`, on every core. `receiver` MUST be safe for concurrent calls. Errors: `invalid` (the

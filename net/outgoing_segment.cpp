@@ -134,7 +134,7 @@ tcp::SentSegment* OutgoingSegment::split(tcp::SentSegment& segment, std::uint32_
     return second;
   }
   const std::uint32_t rest_bytes = whole.bytes - first_bytes;
-  OutgoingSegment* const second = rest_bytes <= payload_bytes_max ? make(rest_bytes) : make_large(rest_bytes);
+  OutgoingSegment* const second = make_any(rest_bytes);
   if (second == nullptr) return nullptr;
   std::memcpy(second->payload(), whole.payload() + first_bytes, rest_bytes);
   return second;

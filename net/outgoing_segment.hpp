@@ -21,6 +21,7 @@
 #include "kernel/panic.hpp"
 #include "net/buffer.hpp"
 #include "net/segment_headers.hpp"
+#include "net/segment_headers_ipv6.hpp"
 #include "net/tcp/sent_segment.hpp"
 
 namespace neap::net {
@@ -28,8 +29,8 @@ namespace neap::net {
 struct OutgoingSegment : tcp::SentSegment {
   /// The payload of a full segment without options, over Ethernet (RFC 9293, 3.7.1).
   static constexpr std::uint32_t frame_payload_bytes = 1460;
-  static constexpr std::size_t frame_object_bytes = 1600;  ///< of an object whose payload the open frame has
-  static constexpr std::size_t headroom_bytes = 96;        ///< two unused bytes, 54 bytes of headers, 40 bytes of options
+  static constexpr std::size_t frame_object_bytes = 1632;  ///< of an object whose payload the open frame has
+  static constexpr std::size_t headroom_bytes = 128;       ///< two unused bytes, 74 bytes of headers (IPv6), 40 bytes of options
 
   enum class Kind : std::uint8_t {
     inside,    ///< the payload follows this object
@@ -53,6 +54,9 @@ struct OutgoingSegment : tcp::SentSegment {
   [[nodiscard]] SegmentHeaders& headers(std::size_t options_bytes) noexcept {
     return *reinterpret_cast<SegmentHeaders*>(payload() - options_bytes - sizeof(SegmentHeaders));
   }
+  [[nodiscard]] SegmentHeaders6& headers_ipv6(std::size_t options_bytes) noexcept {
+    return *reinterpret_cast<SegmentHeaders6*>(payload() - options_bytes - sizeof(SegmentHeaders6));
+  }
   /// The first byte of the frame. The headers MUST be written.
   [[nodiscard]] std::byte* frame_begin() noexcept { return payload() - headers_bytes; }
   /// Writes the frame's pieces into `pieces`. Returns their number; 0 if there are more than `pieces` has room for.
@@ -63,6 +67,10 @@ struct OutgoingSegment : tcp::SentSegment {
 
   /// Returns an object for `bytes` of payload, at most `payload_bytes_max`; null without memory. It has one reference.
   [[nodiscard]] static OutgoingSegment* make(std::size_t bytes) noexcept;
+  /// As `make`, for up to 64 KiB. Jumbo frames have more than `payload_bytes_max`.
+  [[nodiscard]] static OutgoingSegment* make_any(std::uint32_t bytes) noexcept {
+    return bytes <= payload_bytes_max ? make(bytes) : make_large(bytes);
+  }
   /// Returns a segment with this payload, which MUST NOT be empty; null, with no change, without memory.
   [[nodiscard]] static OutgoingSegment* make_chain(Buffer&& data) noexcept;
   /// Returns a segment for up to 64 KiB of payload in one piece; null without memory.
@@ -101,8 +109,8 @@ struct OutgoingSegment : tcp::SentSegment {
   static constexpr std::size_t payload_bytes_max = frame_object_bytes - (8 + 4 + 4 + 4 + 12 + headroom_bytes);
 
  private:
-  /// An object of class c has 320 + 256 c bytes, which the heap (kernel/memory/size_classes.hpp) rounds up by at most a ninth.
-  static constexpr std::size_t smallest_bytes = 320, step_bytes = 256, classes = 6;
+  /// An object of class c has 352 + 256 c bytes, which the heap (kernel/memory/size_classes.hpp) rounds up by at most a ninth.
+  static constexpr std::size_t smallest_bytes = 352, step_bytes = 256, classes = 6;
   static constexpr std::uint8_t large_class = classes;
   static constexpr std::array<std::uint16_t, classes> heap_bytes_of_class = [] {
     std::array<std::uint16_t, classes> bytes{};
@@ -111,7 +119,7 @@ struct OutgoingSegment : tcp::SentSegment {
     return bytes;
   }();
   /// Limit of a core's spare objects of all classes together. Further ones are returned to malloc, so that a burst of replies does not
-  /// occupy memory for ever. An event takes at most 64 frames, whose short replies need 20 KiB.
+  /// occupy memory for ever. An event takes at most 64 frames, whose short replies need 22 KiB.
   static constexpr std::size_t spare_bytes_max = std::size_t{32} * 1024;
   static constexpr std::size_t frame_class = classes - 1;  ///< of the open frame
   static_assert(smallest_bytes + frame_class * step_bytes == frame_object_bytes);
@@ -137,7 +145,7 @@ struct OutgoingSegment : tcp::SentSegment {
   /// Releases the payload of a segment that is not of the kind `inside`.
   static void drop_payload(OutgoingSegment& object) noexcept;
 };
-static_assert(sizeof(OutgoingSegment) == 128 && OutgoingSegment::payload_bytes_max == 1472);
+static_assert(sizeof(OutgoingSegment) == 160 && OutgoingSegment::payload_bytes_max == 1472);
 
 inline OutgoingSegment* OutgoingSegment::make(std::size_t bytes) noexcept {
   constexpr std::size_t smallest_payload_bytes = smallest_bytes - sizeof(OutgoingSegment);

@@ -69,13 +69,18 @@ struct CommonHeaders {
 };
 static_assert(sizeof(CommonHeaders) == 16);
 
+struct ConnectionIpv6;
+
 /// The part of the headers that belongs to a connection.
 struct ConnectionHeaders {
   // As in the first 8 bytes of `SegmentHeaders`. The checksum has the place of its unused bytes.
   std::uint16_t checksum;  ///< the sum of the pseudo header, without the length
   std::uint8_t to_mac[6];
   // As in `SegmentHeaders` from `from` on. `generation` has the place of the sequence number.
-  std::uint64_t addresses;   ///< `from` and `to`
+  union {
+    std::uint64_t addresses;  ///< `from` and `to`
+    ConnectionIpv6* ipv6;     ///< of a connection over IPv6, which owns it; `generation` is 0 then
+  };
   std::uint32_t ports;       ///< `from_port` and `to_port`
   std::uint32_t generation;  ///< `checksum` and `to_mac` are valid while lwIP's `etharp_generation` (never 0) has this value
 

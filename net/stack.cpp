@@ -50,7 +50,7 @@ err_t initialise_interface(netif* interface) {
   interface->name[1] = 'x';
   interface->output = etharp_output;
   interface->linkoutput = transmit;
-  interface->mtu = 1500;
+  interface->mtu = Stack::here()->mtu();
   interface->hwaddr_len = ETH_HWADDR_LEN;
   interface->flags = NETIF_FLAG_BROADCAST | NETIF_FLAG_ETHARP | NETIF_FLAG_ETHERNET;
   if (Stack::here()->primary()) interface->flags |= NETIF_FLAG_IGMP;  // the first core's IGMP serves all cores
@@ -81,7 +81,10 @@ Stack::Stack(StackGroup& group, unsigned core)
   common_headers_.ethertype = ETHTYPE_IP;
   common_headers_.version_and_length = SegmentHeaders::version_4_without_options;
   common_headers_.fragment = 0x4000;  // don't fragment: RFC 1191
-  const bool tables = table_.start(table_bits) && time_wait_.start(time_wait_bits, time_wait_max, time_wait_us);
+  const unsigned table6_bits = group.ipv6_setting.mode == Ipv6Setting::Mode::off ? 1 : table_bits;
+  const unsigned time_wait6_bits = group.ipv6_setting.mode == Ipv6Setting::Mode::off ? 1 : time_wait_bits;
+  const bool tables = table_.start(table_bits) && time_wait_.start(time_wait_bits, time_wait_max, time_wait_us) &&
+                      table6_.start(table6_bits) && time_wait6_.start(time_wait6_bits, time_wait_max, time_wait_us);
   require(tables, "there is memory for the tables of a stack", core);
   netif_set_hostname(&netif_, "neap");
   checksum_base_ = NETIF_CHECKSUM_ENABLE_ALL;
@@ -229,7 +232,7 @@ void Stack::reset_connections_of_others() noexcept {
   for (std::uint32_t chain = 0; chain < table_.chains(); ++chain) {
     for (ConnectionState* connection = table_.first_of(chain); connection != nullptr;) {
       ConnectionState* const next = connection->chain_next;
-      if (static_cast<std::uint32_t>(connection->sent_addresses().addresses) != connections_address_) {
+      if (static_cast<std::uint32_t>(connection->sent_ipv4().addresses) != connections_address_) {
         if (connection->listener() != nullptr) {
           connection->drop_half_open();
         } else {
@@ -243,8 +246,8 @@ void Stack::reset_connections_of_others() noexcept {
 
 void Stack::abort_all() noexcept {
   while (listeners_ != nullptr) stop_listening(listeners_->port);
-  for (std::uint32_t chain = 0; chain < table_.chains(); ++chain) {
-    for (ConnectionState* connection = table_.first_of(chain); connection != nullptr; connection = connection->chain_next)
+  for (std::uint32_t chain = 0; chain < chains(); ++chain) {
+    for (ConnectionState* connection = first_of(chain); connection != nullptr; connection = connection->chain_next)
       connection->request_abort();
   }
 }

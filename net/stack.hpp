@@ -25,6 +25,8 @@
 #include "kernel/timer.hpp"
 #include "lwip/netif.h"
 #include "lwip/pbuf.h"
+#include "net/bare_segment.hpp"
+#include "net/connection_key.hpp"
 #include "net/connection_state.hpp"
 #include "net/groups.hpp"
 #include "net/listeners.hpp"
@@ -32,6 +34,7 @@
 #include "net/network.hpp"
 #include "net/stack_ipv6.hpp"
 #include "net/stack_memory.hpp"
+#include "net/stack_times.hpp"
 #include "net/tcp/answer_limit.hpp"
 #include "net/tcp/connection_table.hpp"
 #include "net/tcp/path_mtu.hpp"
@@ -54,6 +57,7 @@ struct StackGroup {
   NetDevice& device;
   unsigned first = 0, cores = 0;
   Ipv6Setting ipv6_setting{};
+  std::uint16_t mtu = AddressSetting::mtu_usual;
   std::unique_ptr<ipv6::Shared> ipv6_shared{};
   std::atomic<std::uint32_t> address{0};          ///< host byte order; 0: no address
   std::atomic<std::uint32_t> netmask{0};          ///< host byte order
@@ -72,31 +76,6 @@ void put_filter_addresses(const StackGroup& group, const ipv6::Engine& engine, s
 struct Addresses {
   Ipv4Address address, netmask, gateway;
   friend bool operator==(const Addresses&, const Addresses&) = default;
-};
-
-/// The times at which a stack wakes its core for each purpose (stack_timers.cpp), in milliseconds of the boot clock.
-struct StackTimes {
-  static constexpr std::uint64_t never = ~std::uint64_t{0};
-  std::uint64_t time_wait = never;   ///< the end of connections in TIME-WAIT, in coarse steps
-  std::uint64_t arp = never;         ///< every 1 s while a request is unanswered
-  std::uint64_t arp_last = 0;        ///< the ages of ARP entries are correct up to this time
-  std::uint64_t reassembly = never;  ///< every 1 s for 16 s after a fragment
-  std::uint64_t reassembly_until = 0;
-  std::uint64_t groups = never;       ///< every 100 ms while a report of a multicast group is delayed
-  std::uint64_t ipv6 = never;         ///< what the engine of IPv6 waits for
-  std::uint64_t dhcp_fine = never;    ///< every 500 ms while a request is unanswered
-  std::uint64_t dhcp_coarse = never;  ///< the renewal or the end of the lease
-  std::uint64_t dhcp_counted = 0;     ///< lwIP's count of the lease's seconds is correct up to this time
-  std::uint8_t dhcp_state = 0;        ///< lwIP's DHCP state at the end of the last event
-};
-
-/// A segment without payload that belongs to no connection, or to one that ends.
-struct BareSegment {
-  SegmentAddresses sent;  ///< of this segment
-  std::uint32_t sequence = 0, acknowledgement = 0;
-  unsigned flags = 0;
-  std::uint16_t window = 0;
-  std::span<const std::byte> options{};
 };
 
 class Stack final : public FrameReceiver {
@@ -118,6 +97,12 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool primary() const noexcept { return core_ == group_.first; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] NetDevice& device() const noexcept { return group_.device; }
+  /// The largest IP packet of the interface, in bytes.
+  [[nodiscard]] std::uint16_t mtu() const noexcept { return group_.mtu; }
+  /// The MSS that connections over IPv4 announce (RFC 9293, 3.7.1).
+  [[nodiscard]] std::uint16_t announced_mss() const noexcept {
+    return static_cast<std::uint16_t>(group_.mtu - SegmentHeaders::ip_header_bytes - SegmentHeaders::tcp_header_bytes);
+  }
   [[nodiscard]] netif& interface() noexcept { return netif_; }
   [[nodiscard]] StackIpv6& ipv6() noexcept { return ipv6_; }
   [[nodiscard]] CountersOf<Counter>& counters() noexcept { return counters_; }
@@ -227,21 +212,32 @@ class Stack final : public FrameReceiver {
   }
 
   // Segments (stack_segments.cpp).
-  [[nodiscard]] tcp::ConnectionTable<ConnectionState>& table() noexcept { return table_; }
+  [[nodiscard]] ConnectionState* find(const SegmentAddresses& key) const noexcept { return table_.find(key); }
+  [[nodiscard]] ConnectionState* find(const SegmentAddresses6& key) const noexcept { return table6_.find(key); }
+  /// Enumerates the connections over both versions of IP: the first one of the chain at `position`, which MUST be below `chains()`.
+  [[nodiscard]] ConnectionState* first_of(std::uint32_t position) const noexcept {
+    return position < table_.chains() ? table_.first_of(position) : table6_.first_of(position - table_.chains());
+  }
+  [[nodiscard]] std::uint32_t chains() const noexcept { return table_.chains() + table6_.chains(); }
   [[nodiscard]] tcp::AnswerLimit& challenge_limit() noexcept { return challenge_limit_; }
   [[nodiscard]] tcp::PathMtuCache& path_mtu_cache() noexcept { return path_mtu_cache_; }
-  [[nodiscard]] std::size_t time_waits() const noexcept { return time_wait_.count(); }
-  [[nodiscard]] bool is_in_time_wait(const SegmentAddresses& key) noexcept { return time_wait_.contains(key, now_us()); }
+  [[nodiscard]] std::size_t time_waits() const noexcept { return time_wait_.count() + time_wait6_.count(); }
+  template <class Key>
+  [[nodiscard]] bool is_in_time_wait(const Key& key) noexcept {
+    return time_wait_of(key).contains(key, now_us());
+  }
   [[nodiscard]] bool listens(std::uint16_t port) const noexcept { return find_listener(port) != nullptr; }
   /// Makes a connection, which segments do not find yet. Returns null without memory, or if the core has as many as it may have.
-  [[nodiscard]] ConnectionState* make_connection(const SegmentAddresses& key, bool control) noexcept;
+  [[nodiscard]] ConnectionState* make_connection(const ConnectionKey& key, bool control) noexcept;
   void insert(ConnectionState& connection) noexcept;
   /// No segment finds the connection from now on, and no timer.
   void remove(ConnectionState& connection) noexcept;
   /// Schedules the end of connections in TIME-WAIT.
   void note_time_wait() noexcept;
-  void enter_time_wait(const SegmentAddresses& key, const tcp::TimeWaitNumbers& numbers) noexcept;
+  void enter_time_wait(const ConnectionKey& key, const tcp::TimeWaitNumbers& numbers) noexcept;
   void send_bare(const BareSegment& segment) noexcept;
+  /// The headers of segments over IPv6 with these addresses and ports. The neighbour is not resolved.
+  [[nodiscard]] ConnectionIpv6 headers_of(const SegmentAddresses6& sent) noexcept;
   /// RFC 9293, 3.10.7.1.
   void answer_by_reset(const IncomingSegment& segment) noexcept;
   /// Returns false if the next hop's address is not known. `remote`: as in a packet.
@@ -253,6 +249,7 @@ class Stack final : public FrameReceiver {
   void fill_in_checksums(TransmitPieces pieces) noexcept;
   /// Sends a copy of a segment, perhaps when the neighbour's address is known. Returns false without memory.
   [[nodiscard]] bool send_copy_of(OutgoingSegment& segment, bool resolved) noexcept;
+  [[nodiscard]] bool send_copy_of_ipv6(OutgoingSegment& segment) noexcept;
   void count_long_segment(std::uint32_t frames) noexcept {
     counters_.joined_frames.add();
     counters_.joined_segments.add(frames);
@@ -295,13 +292,24 @@ class Stack final : public FrameReceiver {
                                 bool control) noexcept {
     if (transmitting_stopped_) [[unlikely]]
       return true;
-    const auto token = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&segment) | segment_token);
-    if (const auto taken = sender_->transmit(pieces, offload, token); !taken.has_value()) [[unlikely]]
+    if (const auto taken = sender_->transmit(pieces, offload, token_of(segment)); !taken.has_value()) [[unlikely]]
       return count_refused(taken.error());
     ++segment.references;
     const FramesSent sent = frames_sent(bytes, offload);
     counters_.segments_sent.add(sent.frames);
     count_sent(sent, control);
+    return true;
+  }
+  /// As `send_frame`, for a segment of one piece that the card does not cut up.
+  [[nodiscard, gnu::always_inline]] bool send_whole_frame(OutgoingSegment& segment, TransmitOffload offload, bool control) noexcept {
+    if (transmitting_stopped_) [[unlikely]]
+      return true;
+    const TransmitPiece piece{.data = segment.frame_begin(), .bytes = segment.headers_bytes + segment.bytes};
+    if (const auto taken = sender_->transmit({&piece, 1}, offload, token_of(segment)); !taken.has_value()) [[unlikely]]
+      return count_refused(taken.error());
+    ++segment.references;
+    counters_.segments_sent.add();
+    count_sent({.frames = 1, .bytes = piece.bytes}, control);
     return true;
   }
   /// `settle` is called when the card has room again, and in any case after a while.
@@ -336,6 +344,7 @@ class Stack final : public FrameReceiver {
   void input_udp6(ReceiveBuffer* frame, std::size_t transport_at, ReceiveInfo info) noexcept;
   /// An error arrived about a packet that this machine may have sent. Returns true if a connection or port of this core has sent it.
   [[nodiscard]] bool on_icmpv6_error(const IcmpV6Error& error) noexcept;
+  [[nodiscard]] bool on_icmpv6_error_of_segment(const IcmpV6Error& error) noexcept;
   /// The machine has lost an address. Called on each core.
   void on_address_removed(const Address& address) noexcept;
   // Groups (groups.cpp). `join` and `leave` MUST be called on the first core, for any core.
@@ -370,6 +379,10 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] Listener* find_listener(std::uint16_t port) const noexcept;
   /// Handles a TCP segment in a frame that is not a fragment.
   void input_tcp(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;
+  [[nodiscard]] tcp::TimeWaitTable<SegmentAddresses>& time_wait_of(const SegmentAddresses&) noexcept { return time_wait_; }
+  [[nodiscard]] tcp::TimeWaitTable<SegmentAddresses6>& time_wait_of(const SegmentAddresses6&) noexcept { return time_wait6_; }
+  /// Handles a segment whose headers have been checked. `connection`: the segment's; null: it has none.
+  void input_segment(IncomingSegment& segment, ConnectionState* connection) noexcept;
   /// Handles a segment without a connection.
   void input_without_connection(IncomingSegment& segment) noexcept;
   void input_syn(Listener& listener, IncomingSegment& segment, std::uint32_t initial_at_least) noexcept;
@@ -386,6 +399,8 @@ class Stack final : public FrameReceiver {
   /// Counts the first frame's bytes. If it has an ordinary segment of an open connection, handles it, and perhaps frames behind it
   /// (connection_receiving.cpp). Returns the number of handled frames.
   [[nodiscard]] unsigned take_in_segments(std::span<const ReceivedFrame> received) noexcept;
+  /// Handles the frame if it has an ordinary segment of an open connection over IPv6; returns false otherwise.
+  [[nodiscard]] bool take_in_segment_ipv6(const ReceivedFrame& received) noexcept;
   void take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
@@ -404,6 +419,10 @@ class Stack final : public FrameReceiver {
   /// Passes a frame to the card. The pbuf `held` is freed when the card has read the frame. Returns ERR_MEM if there is no room, ERR_IF if
   /// the card refused the frame for good. Both errors are counted.
   [[nodiscard]] err_t give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, std::uint32_t bytes) noexcept;
+  static void* token_of(OutgoingSegment& segment) noexcept {
+    return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&segment) | segment_token);
+  }
+  [[nodiscard]] unsigned drop_superseded(std::span<const ReceivedFrame> received) noexcept;
   void count_sent(FramesSent sent, bool control) noexcept {
     if (control) [[unlikely]]
       count_control_sent(sent);
@@ -424,6 +443,8 @@ class Stack final : public FrameReceiver {
   void publish_addresses() noexcept;
   void update_timers() noexcept;
   void timer_fired() noexcept;
+  /// True if `age_neighbours` has something to do. `now`: of the boot clock, in ms.
+  [[nodiscard]] bool neighbours_age(std::uint64_t now) const noexcept;
   void age_neighbours(std::uint64_t now) noexcept;
   void count_lease_seconds(std::uint64_t now) noexcept;
 
@@ -467,7 +488,9 @@ class Stack final : public FrameReceiver {
   std::uint64_t now_us_ = 0;               ///< the time of this event; 0: not read yet
   std::uint32_t now_ms_ = 0;
   tcp::ConnectionTable<ConnectionState> table_;
+  tcp::ConnectionTable<ConnectionState, SegmentAddresses6> table6_;
   tcp::TimeWaitTable<SegmentAddresses> time_wait_;
+  tcp::TimeWaitTable<SegmentAddresses6> time_wait6_;
   tcp::TimerHeap timers_;
   Timer tcp_timer_;
   std::uint64_t tcp_timer_due_us_ = tcp::TimerHeap::never;

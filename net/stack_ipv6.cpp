@@ -141,16 +141,17 @@ std::optional<MacAddress> StackIpv6::resolve(const Address& destination) noexcep
   return found ? std::optional(found->mac) : std::nullopt;
 }
 
-Result<void> StackIpv6::send(const Address& from, const Address& to, std::uint8_t protocol, Octets head, Octets body) noexcept {
+Result<void> StackIpv6::send(const Address& from, const Address& to, std::uint8_t protocol, Octets head, Octets body,
+                             std::uint32_t flow) noexcept {
   const std::size_t bytes = head.size() + body.size();
   const auto no_route = [] { return failure(ErrorCode::closed, "no route to the address"); };
   if (engine_ != nullptr) {
-    const bool sent = engine_->send(from, to, protocol, head, body);
+    const bool sent = engine_->send(from, to, protocol, head, body, 0, flow);
     update_timer();
     if (!sent) return no_route();
     return {};
   }
-  Header header{.payload_bytes = static_cast<std::uint16_t>(bytes), .next = protocol, .hops = hops(), .from = from, .to = to};
+  Header header{.payload_bytes = static_cast<std::uint16_t>(bytes), .next = protocol, .hops = hops(), .from = from, .to = to, .flow = flow};
   if (to.is_multicast()) header.hops = 1;
   if (ipv6::header_bytes + bytes <= (to.is_multicast() ? shared_.mtus.link_mtu() : mtu(to))) {
     if (const auto mac = resolve(to)) {
@@ -168,8 +169,8 @@ Result<void> StackIpv6::send(const Address& from, const Address& to, std::uint8_
     data.reserve(bytes);
     data.insert(data.end(), head.begin(), head.end());
     data.insert(data.end(), body.begin(), body.end());
-    const bool passed = on_engine([from, to, protocol, data = std::move(data)](ipv6::Engine& engine) noexcept {
-      static_cast<void>(engine.send(from, to, protocol, {}, data));
+    const bool passed = on_engine([from, to, protocol, flow, data = std::move(data)](ipv6::Engine& engine) noexcept {
+      static_cast<void>(engine.send(from, to, protocol, {}, data, 0, flow));
     });
     if (!passed) return failure(ErrorCode::full, "the first core's queue is full");
     return {};
@@ -277,15 +278,8 @@ void StackIpv6::transport(Octets packet, std::size_t offset, std::uint8_t protoc
   }
 }
 
-void Stack::input_tcp6(ReceiveBuffer* frame, std::size_t, ReceiveInfo) noexcept {
-  counters_.ipv6_tcp_dropped.add();  // no connection is made over IPv6
-  release_chain(frame);
-}
-
-void Stack::on_address_removed(const Address&) noexcept { want_checks(); }
-
 // --- Errors, addresses and groups --------------------------------------------------------------------------------------------------------
-bool StackIpv6::icmp_error(const ipv6::IcmpError& error) noexcept {
+std::optional<bool> StackIpv6::icmp_error(const ipv6::IcmpError& error) noexcept {
   if (error.protocol != ipv6::next_header::tcp) return stack_.on_icmpv6_error(error);
   const unsigned core = core_of_flow(group_, error.to, error.from, error.transport, true);
   if (core == group_.first) return stack_.on_icmpv6_error(error);
@@ -299,14 +293,16 @@ bool StackIpv6::icmp_error(const ipv6::IcmpError& error) noexcept {
       if (stack == nullptr) return;
       ipv6::IcmpError own = error;
       own.transport = Octets(transport).first(bytes);
-      if (!stack->on_icmpv6_error(own) || own.type != ipv6::icmp::too_big) return;
-      static_cast<void>(
-          stack->ipv6().on_engine([to = own.to, mtu = own.parameter](ipv6::Engine& engine) noexcept { engine.believe_mtu(to, mtu); }));
+      const bool believed = stack->on_icmpv6_error(own);
+      if (own.type != ipv6::icmp::too_big) return;
+      static_cast<void>(stack->ipv6().on_engine([believed, to = own.to, mtu = own.parameter](ipv6::Engine& engine) noexcept {
+        believed ? engine.believe_mtu(to, mtu) : engine.refuse_mtu();
+      }));
     }));
   } catch (const std::bad_alloc&) {
     stack_.counters().dropped_memory.add();
   }
-  return false;
+  return std::nullopt;
 }
 
 void StackIpv6::address_removed(const Address& address) noexcept {

@@ -40,12 +40,17 @@ class StackIpv6 final : ipv6::Link, ipv6::Upper {
   [[nodiscard]] bool is_own(const Address& address) const noexcept { return shared_.addresses.contains(address); }
   /// The path MTU in bytes, with the fixed header.
   [[nodiscard]] std::uint16_t mtu(const Address& destination) const noexcept { return shared_.mtus.of(destination, now_ms()); }
+  [[nodiscard]] std::uint16_t link_mtu() const noexcept { return shared_.mtus.link_mtu(); }
+  [[nodiscard]] bool has_route(const Address& destination) const noexcept {
+    return !destination.is_multicast() && !is_own(destination) && shared_.routes.load().next_hop(destination, now_ms()).has_value();
+  }
   [[nodiscard]] std::uint8_t hops() const noexcept { return shared_.hops.load(std::memory_order_relaxed); }
   /// Sends a packet whose data are `head` (at most 64 bytes) and `body` put together, with its checksum. It is copied. The packet waits if
   /// the neighbour is not known, within limits. It is sent in fragments if it is longer than the path MTU, from the first core. Errors:
   /// `closed` (no route), `full`, `out_of_memory`.
-  [[nodiscard]] Result<void> send(const Address& from, const Address& to, std::uint8_t protocol, ipv6::Octets head,
-                                  ipv6::Octets body) noexcept;
+  /// `flow`: traffic class and flow label.
+  [[nodiscard]] Result<void> send(const Address& from, const Address& to, std::uint8_t protocol, ipv6::Octets head, ipv6::Octets body,
+                                  std::uint32_t flow = 0) noexcept;
   /// The peer has answered, so its neighbour is reachable (RFC 4861, 7.3.1). Cheap to call for each acknowledgement.
   void confirm(const Address& destination) noexcept;
 
@@ -77,7 +82,7 @@ class StackIpv6 final : ipv6::Link, ipv6::Upper {
   [[nodiscard]] std::uint64_t random_bits() noexcept override;
   // ipv6::Upper
   void transport(ipv6::Octets packet, std::size_t offset, std::uint8_t protocol) noexcept override;
-  [[nodiscard]] bool icmp_error(const ipv6::IcmpError& error) noexcept override;
+  [[nodiscard]] std::optional<bool> icmp_error(const ipv6::IcmpError& error) noexcept override;
   void address_removed(const Address& address) noexcept override;
   void addresses_changed() noexcept override {}
   void groups_changed() noexcept override;

@@ -45,8 +45,9 @@ void Stack::evict() noexcept {
   ConnectionState* heaviest = nullptr;
   const std::uint64_t candidates = std::min<std::uint64_t>(memory::reset_candidates, counters_.connections_open.value());
   std::uint64_t seen = 0;
-  for (std::uint32_t chains = 0; chains < table_.chains() && seen < candidates; ++chains) {
-    for (ConnectionState* connection = table_.first_of(evict_from_++); connection != nullptr; connection = connection->chain_next) {
+  for (std::uint32_t chains = 0; chains < this->chains() && seen < candidates; ++chains) {
+    for (ConnectionState* connection = first_of(evict_from_++ % this->chains()); connection != nullptr;
+         connection = connection->chain_next) {
       if (connection->listener() != nullptr) continue;
       ++seen;
       if (connection->control()) continue;

@@ -44,29 +44,29 @@ bool is_host(std::uint32_t address, std::uint32_t own, std::uint32_t netmask) no
   return address >> 24 != 0 && address >> 24 != 127 && address >> 28 < 0xE && !network_broadcast;
 }
 
-/// The sum over the IP datagram's bytes from `at` on in the frame.
-std::uint16_t sum_of(const ReceiveBuffer* frame, std::size_t at, std::size_t bytes, std::uint32_t pseudo_header) noexcept {
-  InternetSum sum;
-  sum.add_folded(pseudo_header);
-  for (; frame != nullptr && bytes > 0; frame = frame->next) {
-    if (at >= frame->bytes) {
-      at -= frame->bytes;
-      continue;
-    }
-    const std::size_t part = std::min(bytes, frame->bytes - at);
-    sum.add({frame->data + at, part});
-    bytes -= part;
-    at = 0;
-  }
-  return sum.folded();
-}
-
+/// Of either version of IP.
 std::uint32_t pseudo_header_sum_of(const std::byte* ip_header, std::size_t tcp_bytes) noexcept {
   InternetSum sum;
-  sum.add({ip_header + 12, 8});
+  if (octet(ip_header) >> 4 == 6) {
+    sum.add({ip_header + 8, 32});
+  } else {
+    sum.add({ip_header + 12, 8});
+  }
   sum.add_folded(std::uint32_t{IP_PROTO_TCP} << 8);
   sum.add_folded(std::byteswap(static_cast<std::uint16_t>(tcp_bytes)));
   return sum.folded();
+}
+
+/// The fields behind the addresses. The header has been checked.
+void read_tcp_header(IncomingSegment& segment, const std::byte* tcp, std::size_t tcp_bytes) noexcept {
+  const std::size_t tcp_header_bytes = (octet(tcp + 12) >> 4) * 4;
+  segment.sequence = load_big<std::uint32_t>(tcp + 4);
+  segment.acknowledgement = load_big<std::uint32_t>(tcp + 8);
+  segment.flags = octet(tcp + 13);
+  segment.window = load_big<std::uint16_t>(tcp + 14);
+  segment.payload_bytes = static_cast<std::uint32_t>(tcp_bytes - tcp_header_bytes);
+  segment.payload_at = static_cast<std::uint32_t>(tcp - segment.frame->data + tcp_header_bytes);
+  segment.option_bytes = {tcp + tcp_bytes_min, tcp_header_bytes - tcp_bytes_min};
 }
 
 }  // namespace
@@ -104,45 +104,95 @@ void Stack::input_tcp(ReceiveBuffer* frame, std::size_t frame_bytes, ReceiveInfo
     if (own == 0 || load<std::uint32_t>(ip + 16) != own || group_frame ||
         !is_host(load_big<std::uint32_t>(ip + 12), std::byteswap(own), std::byteswap(netif_ip4_netmask(&netif_)->addr)))
       return false;
-    segment.key = {.addresses = load<std::uint64_t>(ip + 12), .ports = load<std::uint32_t>(tcp)};
-    segment.sequence = load_big<std::uint32_t>(tcp + 4);
-    segment.acknowledgement = load_big<std::uint32_t>(tcp + 8);
-    segment.flags = octet(tcp + 13);
-    segment.window = load_big<std::uint16_t>(tcp + 14);
-    segment.payload_bytes = static_cast<std::uint32_t>(tcp_bytes - tcp_header_bytes);
-    segment.payload_at = static_cast<std::uint32_t>(tcp - frame->data + tcp_header_bytes);
-    segment.option_bytes = {tcp + tcp_bytes_min, tcp_header_bytes - tcp_bytes_min};
+    segment.key = SegmentAddresses{.addresses = load<std::uint64_t>(ip + 12), .ports = load<std::uint32_t>(tcp)};
+    read_tcp_header(segment, tcp, tcp_bytes);
     segment.marked = (octet(ip + 1) & 3) == 3;
     return true;
   }();
   if (valid) {
-    counters_.segments_received.add();
-    if (ConnectionState* const connection = table_.find(segment.key); connection != nullptr) {
-      connection->input(segment);
-    } else {
-      input_without_connection(segment);
-    }
+    input_segment(segment, table_.find(std::get<SegmentAddresses>(segment.key)));
   } else {
     dropped->add();
   }
   if (segment.frame != nullptr) release_chain(segment.frame);
 }
 
+// The card has checked neither the header of IPv6, which has no checksum, nor the checksum of a packet that had extension headers.
+void Stack::input_tcp6(ReceiveBuffer* frame, std::size_t transport_at, ReceiveInfo info) noexcept {
+  require(transport_at == ip_at + SegmentHeaders6::ip_header_bytes, "the transport header follows the fixed header of IPv6", transport_at);
+  std::size_t frame_bytes = 0;
+  for (const ReceiveBuffer* piece = frame; piece != nullptr; piece = piece->next) frame_bytes += piece->bytes;
+  if (frame->bytes < std::min(frame_bytes, headers_bytes_max)) {
+    ReceiveBuffer* const copy = copy_to_heap(frame, frame_bytes);
+    release_chain(frame);
+    if (copy == nullptr) {
+      counters_.dropped_memory.add();
+      return;
+    }
+    frame = copy;
+  }
+  IncomingSegment segment{.frame = frame};
+  const std::byte* const ip = frame->data + ip_at;
+  const std::byte* const tcp = frame->data + transport_at;
+  Counter* dropped = &counters_.dropped_malformed;
+  const bool valid = [&] {
+    const std::size_t tcp_bytes = load_big<std::uint16_t>(ip + 4);
+    if (tcp_bytes < tcp_bytes_min || tcp_bytes > frame_bytes - transport_at) return false;
+    const std::size_t tcp_header_bytes = (octet(tcp + 12) >> 4) * 4;
+    if (tcp_header_bytes < tcp_bytes_min || tcp_header_bytes > tcp_bytes) return false;
+    dropped = &counters_.dropped_checksum;
+    if (info.checksum_bad()) return false;
+    if (!info.l4_checksum_good() && sum_of(frame, transport_at, tcp_bytes, pseudo_header_sum_of(ip, tcp_bytes)) != 0xFFFF) return false;
+    dropped = &counters_.dropped_protocol;
+    if ((frame->data[0] & std::byte{1}) != std::byte{0}) return false;  // a segment has two hosts, and no group
+    SegmentAddresses6 key{.addresses = {}, .ports = load<std::uint32_t>(tcp)};
+    std::memcpy(&key.addresses, ip + 8, sizeof key.addresses);
+    segment.key = key;
+    read_tcp_header(segment, tcp, tcp_bytes);
+    segment.marked = (load_big<std::uint32_t>(ip) & SegmentHeaders6::congestion_bits) == SegmentHeaders6::congestion_bits;
+    return true;
+  }();
+  if (valid) {
+    input_segment(segment, table6_.find(std::get<SegmentAddresses6>(segment.key)));
+  } else {
+    dropped->add();
+  }
+  if (segment.frame != nullptr) release_chain(segment.frame);
+}
+
+void Stack::input_segment(IncomingSegment& segment, ConnectionState* connection) noexcept {
+  counters_.segments_received.add();
+  if (connection != nullptr) {
+    connection->input(segment);
+  } else {
+    input_without_connection(segment);
+  }
+}
+
 // --- Segments without a connection -------------------------------------------------------------------------------------------------------
 void Stack::input_without_connection(IncomingSegment& segment) noexcept {
   if (!tcp::parse_options(segment.option_bytes, segment.has(flag::syn), segment.options)) counters_.options_malformed.add();
   std::uint32_t initial_at_least = 0;
-  if (time_wait_.count() != 0) {
-    const auto decision = time_wait_.decide(segment.key,
-                                            {.sequence = segment.sequence,
-                                             .length = segment.length(),
-                                             .syn = segment.has(flag::syn),
-                                             .ack = segment.has(flag::ack),
-                                             .rst = segment.has(flag::rst),
-                                             .fin = segment.has(flag::fin),
-                                             .has_timestamps = segment.options.has_timestamps,
-                                             .timestamp = segment.options.timestamps.value},
-                                            now_us());
+  if (time_waits() != 0) {
+    const tcp::TimeWaitSegment fields{.sequence = segment.sequence,
+                                      .length = segment.length(),
+                                      .syn = segment.has(flag::syn),
+                                      .ack = segment.has(flag::ack),
+                                      .rst = segment.has(flag::rst),
+                                      .fin = segment.has(flag::fin),
+                                      .has_timestamps = segment.options.has_timestamps,
+                                      .timestamp = segment.options.timestamps.value};
+    struct Found {
+      bool found;
+      tcp::TimeWaitVerdict verdict;
+      tcp::TimeWaitNumbers numbers;
+    };
+    const Found decision = std::visit(
+        [&](const auto& key) -> Found {
+          const auto own = time_wait_of(key).decide(key, fields, now_us());
+          return {.found = own.found, .verdict = own.verdict, .numbers = own.numbers};
+        },
+        segment.key);
     if (decision.found) {
       switch (decision.verdict) {
         case tcp::TimeWaitVerdict::drop:
@@ -151,7 +201,7 @@ void Stack::input_without_connection(IncomingSegment& segment) noexcept {
           std::array<std::byte, tcp::timestamps_bytes> options;
           const auto& numbers = decision.numbers;
           tcp::write_timestamps(options.data(), {.value = now_ms() + numbers.timestamp_offset, .echo = numbers.timestamp_recent});
-          return send_bare({.sent = segment.key.reversed(),
+          return send_bare({.sent = reversed(segment.key),
                             .sequence = numbers.send_next,
                             .acknowledgement = numbers.receive_next,
                             .flags = flag::ack,
@@ -164,7 +214,7 @@ void Stack::input_without_connection(IncomingSegment& segment) noexcept {
       }
     }
   }
-  Listener* const listener = find_listener(std::byteswap(static_cast<std::uint16_t>(segment.key.ports >> 16)));
+  Listener* const listener = find_listener(std::byteswap(static_cast<std::uint16_t>(ports_of(segment.key) >> 16)));
   if (segment.has(flag::rst)) return;
   if (listener == nullptr) {
     counters_.dropped_protocol.add();
@@ -180,25 +230,29 @@ void Stack::input_without_connection(IncomingSegment& segment) noexcept {
 void Stack::answer_by_reset(const IncomingSegment& segment) noexcept {
   if (segment.has(flag::rst) || !reset_limit_.take(now_us())) return;
   if (segment.has(flag::ack)) {
-    send_bare({.sent = segment.key.reversed(), .sequence = segment.acknowledgement, .flags = flag::rst});
+    send_bare({.sent = reversed(segment.key), .sequence = segment.acknowledgement, .flags = flag::rst});
   } else {
-    send_bare({.sent = segment.key.reversed(), .acknowledgement = segment.sequence + segment.length(), .flags = flag::rst | flag::ack});
+    send_bare({.sent = reversed(segment.key), .acknowledgement = segment.sequence + segment.length(), .flags = flag::rst | flag::ack});
   }
 }
 
 // --- Frames without a connection ---------------------------------------------------------------------------------------------------------
 void Stack::fill_in_checksums(TransmitPieces pieces) noexcept {
   auto* const ip = const_cast<std::byte*>(pieces[0].data) + ip_at;
-  const std::size_t ip_header_bytes = (octet(ip) & 0xF) * 4;
-  std::memset(ip + 10, 0, 2);
-  InternetSum header;
-  header.add({ip, ip_header_bytes});
-  const auto ip_checksum = static_cast<std::uint16_t>(~header.folded());
-  std::memcpy(ip + 10, &ip_checksum, sizeof ip_checksum);
+  const bool ipv6 = octet(ip) >> 4 == 6;
+  const std::size_t ip_header_bytes = ipv6 ? SegmentHeaders6::ip_header_bytes : (octet(ip) & 0xF) * 4;
+  const std::size_t tcp_bytes = ipv6 ? load_big<std::uint16_t>(ip + 4) : load_big<std::uint16_t>(ip + 2) - ip_header_bytes;
+  if (!ipv6) {
+    std::memset(ip + 10, 0, 2);
+    InternetSum header;
+    header.add({ip, ip_header_bytes});
+    const auto ip_checksum = static_cast<std::uint16_t>(~header.folded());
+    std::memcpy(ip + 10, &ip_checksum, sizeof ip_checksum);
+  }
   std::byte* const tcp = ip + ip_header_bytes;
   std::memset(tcp + 16, 0, 2);
   InternetSum sum;
-  sum.add_folded(pseudo_header_sum_of(ip, load_big<std::uint16_t>(ip + 2) - ip_header_bytes));
+  sum.add_folded(pseudo_header_sum_of(ip, tcp_bytes));
   sum.add({tcp, pieces[0].bytes - ip_at - ip_header_bytes});
   for (const TransmitPiece& piece : pieces.subspan(1)) sum.add({piece.data, piece.bytes});
   const auto tcp_checksum = static_cast<std::uint16_t>(~sum.folded());
@@ -206,6 +260,7 @@ void Stack::fill_in_checksums(TransmitPieces pieces) noexcept {
 }
 
 bool Stack::send_copy_of(OutgoingSegment& segment, bool resolved) noexcept {
+  if (octet(segment.frame_begin() + ip_at) >> 4 == 6) return send_copy_of_ipv6(segment);
   std::array<TransmitPiece, 2> one;
   const std::uint32_t bytes = segment.headers_bytes + segment.bytes;
   pbuf* const packet = pbuf_alloc(PBUF_LINK, static_cast<u16_t>(bytes - ip_at), PBUF_RAM);
@@ -243,23 +298,35 @@ void Stack::send_bare(const BareSegment& segment) noexcept {
     return;
   }
   const std::size_t options_bytes = segment.options.size();
-  ConnectionHeaders connection{};
-  connection.addresses = segment.sent.addresses;
-  connection.ports = segment.sent.ports;
-  SegmentHeaders& headers = made->headers(options_bytes);
-  connection.write(common_headers_, headers);
-  headers.id = ip_id++;
-  headers.time_to_live = tcp_time_to_live;
-  headers.protocol = IP_PROTO_TCP;
-  headers.ip_checksum = 0;
-  headers.sequence = segment.sequence;
-  headers.acknowledgement = segment.acknowledgement;
-  headers.length_and_flags = static_cast<std::uint16_t>(SegmentHeaders::no_options + (options_bytes << 10) + segment.flags);
-  headers.window = segment.window;
-  headers.ip_bytes = static_cast<std::uint16_t>(ip_bytes_min + tcp_bytes_min + options_bytes);
-  headers.set_checksum(0);
+  const auto write_tcp = [&](auto& headers) {
+    headers.sequence = segment.sequence;
+    headers.acknowledgement = segment.acknowledgement;
+    headers.length_and_flags = static_cast<std::uint16_t>(SegmentHeaders::no_options + (options_bytes << 10) + segment.flags);
+    headers.window = segment.window;
+    headers.set_checksum(0);
+  };
+  if (const auto* const ipv6 = std::get_if<SegmentAddresses6>(&segment.sent)) {
+    SegmentHeaders6& headers = made->headers_ipv6(options_bytes);
+    headers.ip = headers_of(*ipv6).headers;
+    headers.ip.payload_bytes = static_cast<std::uint16_t>(tcp_bytes_min + options_bytes);
+    write_tcp(headers);
+    made->headers_bytes = static_cast<std::uint16_t>(SegmentHeaders6::bytes + options_bytes);
+  } else {
+    const auto& sent = std::get<SegmentAddresses>(segment.sent);
+    ConnectionHeaders connection{};
+    connection.addresses = sent.addresses;
+    connection.ports = sent.ports;
+    SegmentHeaders& headers = made->headers(options_bytes);
+    connection.write(common_headers_, headers);
+    headers.id = ip_id++;
+    headers.time_to_live = tcp_time_to_live;
+    headers.protocol = IP_PROTO_TCP;
+    headers.ip_checksum = 0;
+    headers.ip_bytes = static_cast<std::uint16_t>(ip_bytes_min + tcp_bytes_min + options_bytes);
+    write_tcp(headers);
+    made->headers_bytes = static_cast<std::uint16_t>(SegmentHeaders::bytes + options_bytes);
+  }
   if (options_bytes != 0) std::memcpy(made->payload() - options_bytes, segment.options.data(), options_bytes);
-  made->headers_bytes = static_cast<std::uint16_t>(SegmentHeaders::bytes + options_bytes);
   static_cast<void>(send_copy_of(*made, false));
   OutgoingSegment::release(*made);
 }

@@ -37,12 +37,17 @@ void want(std::uint64_t& due, bool wanted, std::uint64_t now, std::uint64_t peri
 }  // namespace
 
 // --- TCP ---------------------------------------------------------------------------------------------------------------------------------
+inline bool Stack::neighbours_age(std::uint64_t now) const noexcept {
+  return times_.arp_last != 0 && (times_.arp <= now || now - times_.arp_last >= arp_ageing_ms);
+}
+
 void Stack::read_clock() noexcept {
   now_us_ = static_cast<std::uint64_t>(BootClock::now().time_since_epoch() / std::chrono::microseconds(1));
   const std::uint64_t now = now_us_ / 1000;
   now_ms_ = static_cast<std::uint32_t>(now);
   end_of_event_.request();  // `end_of_event` forgets the time
-  if (times_.arp_last != 0) age_neighbours(now);
+  if (neighbours_age(now)) [[unlikely]]
+    age_neighbours(now);
 }
 
 void Stack::arm_earlier(ConnectionState& connection, std::uint64_t due_us) noexcept {
@@ -70,13 +75,15 @@ void Stack::tcp_timer_fired() noexcept {
   arm_tcp_timer();
 }
 
-void Stack::enter_time_wait(const SegmentAddresses& key, const tcp::TimeWaitNumbers& numbers) noexcept {
-  static_cast<void>(time_wait_.add(key, numbers, now_us()));
+void Stack::enter_time_wait(const ConnectionKey& key, const tcp::TimeWaitNumbers& numbers) noexcept {
+  std::visit([&](const auto& own) { static_cast<void>(time_wait_of(own).add(own, numbers, now_us())); }, key);
   if (times_.time_wait == StackTimes::never) note_time_wait();
 }
 
 void Stack::note_time_wait() noexcept {
-  const std::uint64_t due_us = time_wait_.due_us(now_us());
+  // 0: the table is empty.
+  std::uint64_t due_us = time_wait_.due_us(now_us());
+  if (const std::uint64_t due6_us = time_wait6_.due_us(now_us()); due6_us != 0) due_us = due_us == 0 ? due6_us : std::min(due_us, due6_us);
   if (due_us == 0) return;
   times_.time_wait = (due_us / 1000 + coarse_ms) / coarse_ms * coarse_ms;
   want_checks();
@@ -85,7 +92,7 @@ void Stack::note_time_wait() noexcept {
 // --- Neighbours --------------------------------------------------------------------------------------------------------------------------
 /// Calls the ARP timer once for each period that the core has slept through, so that entries age by the clock.
 void Stack::age_neighbours(std::uint64_t now) noexcept {
-  if (times_.arp_last == 0 || (times_.arp > now && now - times_.arp_last < arp_ageing_ms)) return;
+  if (!neighbours_age(now)) return;
   const std::uint64_t passed = (now - times_.arp_last) / ARP_TMR_INTERVAL;
   const std::uint64_t ticks = std::min<std::uint64_t>(passed, ARP_MAXAGE + 1);
   for (std::uint64_t tick = 0; tick < ticks; ++tick) etharp_tmr();
@@ -196,6 +203,7 @@ void Stack::timer_fired() noexcept {
   age_neighbours(now);
   if (times_.time_wait <= now) {
     time_wait_.expire(now_us(), ~0U);
+    time_wait6_.expire(now_us(), ~0U);
     times_.time_wait = StackTimes::never;
     note_time_wait();
   }

@@ -252,7 +252,8 @@ TEST(Control, SmallPiecesOfAClientThatDoesNotReadHoldFewBuffers) {
     const std::uint64_t held = world.server.clients().held_bytes();
     peer.send(small);  // each piece is a separate segment, because the previous one has arrived
     EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() != held; }));
-    ASSERT_LE(world.machines.server_card.buffers_out(), static_cast<std::int64_t>(2 * Client::input_pieces_max)) << sent;
+    // The segment that is being handled holds a buffer, too.
+    ASSERT_LE(world.machines.server_card.buffers_out(), static_cast<std::int64_t>(2 * Client::input_pieces_max + 1)) << sent;
   }
 }
 

@@ -112,7 +112,6 @@ constexpr NamedCount<net::Counters> net_counts[] = {
     {"net.ipv6_errors_limited", &net::Counters::ipv6_errors_limited},
     {"net.ipv6_no_route", &net::Counters::ipv6_no_route},
     {"net.ipv6_received", &net::Counters::ipv6_received},
-    {"net.ipv6_tcp_dropped", &net::Counters::ipv6_tcp_dropped},
     {"net.segments_received", &net::Counters::segments_received},
     {"net.segments_sent", &net::Counters::segments_sent},
     {"net.retransmissions", &net::Counters::retransmissions},
@@ -256,6 +255,7 @@ task<std::string> report_status(const Request& request) {
     for (const net::Address& address : server.network()->ipv6_addresses()) ipv6 += (ipv6.empty() ? "" : "+") + address.to_string();
   }
   fields.text("address6", ipv6.empty() ? "none" : ipv6);
+  if (server.network() != nullptr) fields.number("mtu", server.network()->mtu());
   fields.text("token", server.options().token.empty() ? "no" : "yes");
   fields.text("dialect", server.options().dialect == Dialect::ebbrt ? "ebbrt" : "none");
   const log::Options& options = server.options().log;

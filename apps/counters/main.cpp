@@ -36,7 +36,9 @@ neap::task<int> neap::application(Arguments& arguments) {
   const auto port = static_cast<std::uint16_t>(arguments.number("port", 7008, {1, 65535}, "TCP port of the counters"));
   arguments.finish();
 
-  auto card = co_await ixgbe::open({}, {.reserved_core = observation.control_core, .reserved_port = observation.control_port.value_or(0)});
+  auto card = co_await ixgbe::open({}, {.reserved_core = observation.control_core,
+                                        .reserved_port = observation.control_port.value_or(0),
+                                        .queues = {.frame_bytes_max = address.frame_bytes_max()}});
   if (!card) co_return fail("no network card", card.error());
   auto network = co_await net::up(**card, address);
   if (!network) co_return fail("no network", network.error());
@@ -59,7 +61,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   const auto listening =
       co_await (*network)->listen(port, [&service](net::Connection& connection) { return counters::accept(service, connection); });
   if (!listening) co_return fail("cannot listen", listening.error());
-  print("counters: listening on ", (*network)->address().to_string(), ":", port);
+  print("counters: listening on ", net::Endpoint{.address = (*network)->shown_address(), .port = port}.to_string());
 
   Completion<> never;  // keeps this task alive; all further work is done in events of connections
   co_await never;

@@ -127,8 +127,9 @@ int fail(const char* what, const Error& error) {
 neap::task<int> neap::application(Arguments& arguments) {
   MachineOptions options = read_options(arguments);
 
-  auto card = co_await ixgbe::open(
-      {}, {.reserved_core = options.observation.control_core, .reserved_port = options.observation.control_port.value_or(0)});
+  auto card = co_await ixgbe::open({}, {.reserved_core = options.observation.control_core,
+                                        .reserved_port = options.observation.control_port.value_or(0),
+                                        .queues = {.frame_bytes_max = options.address.frame_bytes_max()}});
   if (!card) co_return fail("no network card", card.error());
   auto network = co_await net::up(**card, options.address);
   if (!network) co_return fail("no network", network.error());
@@ -138,7 +139,8 @@ neap::task<int> neap::application(Arguments& arguments) {
   memcached::Store store(options.memcached.store);
   if (!store.valid()) co_return fail("no store", {.code = ErrorCode::out_of_memory, .message = "not enough memory for the table"});
   memcached::Settings& settings = options.memcached.settings;
-  settings.address = (*network)->address().to_string();
+  const net::Address address = (*network)->shown_address();
+  settings.address = address.to_string();
   memcached::Service service(store, server_clock(), settings, core_count());
   CrawlerSwitch crawler(store, service);
   service.busy_us = &busy_us;
@@ -157,9 +159,9 @@ neap::task<int> neap::application(Arguments& arguments) {
   if (settings.udp_port != 0) {
     const auto receiving = co_await memcached::serve_datagrams(**network, service, settings.udp_port);
     if (!receiving) co_return fail("cannot receive datagrams", receiving.error());
-    print("memcached: UDP on ", settings.address, ":", settings.udp_port);
+    print("memcached: UDP on ", net::Endpoint{.address = address, .port = settings.udp_port}.to_string());
   }
-  print("memcached: listening on ", settings.address, ":", settings.port);
+  print("memcached: listening on ", net::Endpoint{.address = address, .port = settings.port}.to_string());
 
   Completion<> never;  // keeps this task alive; all further work is done in events of connections
   co_await never;

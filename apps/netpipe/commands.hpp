@@ -12,7 +12,8 @@ namespace neap::netpipe {
 
 constexpr const char* command_usage = "netpipe,WHAT[,WORD...]";
 constexpr const char* command_help =
-    "WHAT: run (begins a measurement; words peer=A.B.C.D:PORT, core=, and those of serve), stop (ends it before its next length), "
+    "WHAT: run (begins a measurement; words peer=A.B.C.D:PORT or [IPV6]:PORT, core=, and those of serve), stop (ends it before its next "
+    "length), "
     "results[,RUN] (a run as in NPtcp's output file), serve[,from=,to=,perturbation=,repeats=,stream=,bidirectional=,integrity=,reset=] "
     "(sets how peers are served from now on; without words: shows it).";
 

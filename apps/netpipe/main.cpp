@@ -59,8 +59,9 @@ int fail(const char* what, const Error& error) {
 neap::task<int> neap::application(Arguments& arguments) {
   Words words = read_words(arguments);
 
-  auto card = co_await ixgbe::open(
-      {}, {.reserved_core = words.observation.control_core, .reserved_port = words.observation.control_port.value_or(0)});
+  auto card = co_await ixgbe::open({}, {.reserved_core = words.observation.control_core,
+                                        .reserved_port = words.observation.control_port.value_or(0),
+                                        .queues = {.frame_bytes_max = words.address.frame_bytes_max()}});
   if (!card) co_return fail("no network card", card.error());
   auto network = co_await net::up(**card, words.address);
   if (!network) co_return fail("no network", network.error());
@@ -88,7 +89,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   }
 
   if (const auto listening = co_await service.serve(words.port); !listening) co_return fail("cannot listen", listening.error());
-  print("netpipe: listening on ", (*network)->address().to_string(), ":", words.port);
+  print("netpipe: listening on ", net::Endpoint{.address = (*network)->shown_address(), .port = words.port}.to_string());
 
   Completion<> never;  // keeps this task alive; all further work is done in events of connections
   co_await never;

@@ -30,11 +30,11 @@ Options Options::from_words(Arguments& arguments, const Options& otherwise) {
 ClientOptions client_options(Arguments& arguments, const Options& otherwise, unsigned cores, unsigned core_otherwise) {
   ClientOptions options;
   options.measured = Options::from_words(arguments, otherwise);
-  const std::string peer = arguments.text("peer", "", "the peer of a client: A.B.C.D:PORT");
+  const std::string peer = arguments.text("peer", "", "the peer of a client: A.B.C.D:PORT or [IPV6]:PORT");
   if (const auto parsed = net::Endpoint::parse(peer)) {
     options.peer = *parsed;
   } else {
-    arguments.reject("peer", "not A.B.C.D:PORT");
+    arguments.reject("peer", "not A.B.C.D:PORT or [IPV6]:PORT");
   }
   options.core = static_cast<unsigned>(arguments.number("core", core_otherwise, {0, cores - 1}, "the core that measures as a client"));
   options.wait = arguments.duration("wait", std::chrono::nanoseconds(0), "how long to retry while the peer does not listen yet");

@@ -45,7 +45,8 @@ struct ClientOptions {
   unsigned core = 0;
   std::chrono::nanoseconds wait{0};  ///< how long to retry while the peer refuses the first connection
 };
-/// Reads the words of `Options::from_words` and `peer=A.B.C.D:PORT`, `core=` and `wait=` (at most an hour). Rejects a bad or missing peer.
+/// Reads the words of `Options::from_words` and `peer=A.B.C.D:PORT` or `peer=[IPV6]:PORT`, `core=` and `wait=` (at most an hour). Rejects a
+/// bad or missing peer.
 ClientOptions client_options(Arguments& arguments, const Options& otherwise, unsigned cores, unsigned core_otherwise);
 
 }  // namespace neap::netpipe

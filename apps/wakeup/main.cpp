@@ -47,7 +47,9 @@ neap::task<int> neap::application(Arguments& arguments) {
   if (!vector) co_return fail("no interrupt vector", vector.error());
   wakeup::Service service(options, *vector);
 
-  auto card = co_await ixgbe::open({}, {.reserved_core = observation.control_core, .reserved_port = observation.control_port.value_or(0)});
+  auto card = co_await ixgbe::open({}, {.reserved_core = observation.control_core,
+                                        .reserved_port = observation.control_port.value_or(0),
+                                        .queues = {.frame_bytes_max = address.frame_bytes_max()}});
   if (!card) {
     print("wakeup: no network card, so there is neither control nor a log: ", card.error().message);
     if (const auto applied = co_await policy::apply(observation.boot_settings); !applied) {

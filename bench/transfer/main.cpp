@@ -30,7 +30,9 @@ neap::task<int> neap::application(Arguments& arguments) {
   const auto port = static_cast<std::uint16_t>(arguments.number("port", 5005, {1, 65535}, "TCP port of the transfers"));
   arguments.finish();
 
-  auto card = co_await ixgbe::open({}, {.reserved_core = observation.control_core, .reserved_port = observation.control_port.value_or(0)});
+  auto card = co_await ixgbe::open({}, {.reserved_core = observation.control_core,
+                                        .reserved_port = observation.control_port.value_or(0),
+                                        .queues = {.frame_bytes_max = address.frame_bytes_max()}});
   if (!card) co_return fail("no network card", card.error());
   auto network = co_await net::up(**card, address);
   if (!network) co_return fail("no network", network.error());

@@ -82,10 +82,11 @@ bool Engine::route(const Address& to, Octets head, Octets body) noexcept {
   return true;
 }
 
-bool Engine::send(const Address& from, const Address& to, std::uint8_t protocol, Octets head, Octets body, std::uint8_t hops) noexcept {
+bool Engine::send(const Address& from, const Address& to, std::uint8_t protocol, Octets head, Octets body, std::uint8_t hops,
+                  std::uint32_t flow) noexcept {
   const std::size_t mtu = to.is_multicast() ? shared_.mtus.link_mtu() : shared_.mtus.of(to, link_.now_ms());
   const std::size_t bytes = head.size() + body.size();
-  Header header{.payload_bytes = static_cast<std::uint16_t>(bytes), .next = protocol, .hops = hops, .from = from, .to = to};
+  Header header{.payload_bytes = static_cast<std::uint16_t>(bytes), .next = protocol, .hops = hops, .from = from, .to = to, .flow = flow};
   if (hops == 0) header.hops = to.is_multicast() ? 1 : shared_.hops.load(std::memory_order_relaxed);
   std::array<std::byte, header_bytes + fragment_header_bytes + 64> front{};
   require(head.size() <= 64, "a transport header fits", head.size());
@@ -130,6 +131,7 @@ void Engine::confirm(const Address& destination) noexcept {
 }
 
 void Engine::believe_mtu(const Address& destination, std::uint32_t mtu) noexcept {
+  counters_.too_big_believed.add();
   if (shared_.mtus.reduce(destination, mtu, link_.now_ms())) shared_.note_change();
 }
 
@@ -304,10 +306,9 @@ void Engine::input_error(const Header& header, Octets message) noexcept {
                         .from = own.from,
                         .to = own.to,
                         .transport = quoted.subspan(at.offset)};
-  const bool believed = upper_.icmp_error(error);
-  if (error.type != icmp::too_big) return;
-  if (!believed) return counters_.too_big_refused.add();
-  counters_.too_big_believed.add();
+  const std::optional<bool> believed = upper_.icmp_error(error);
+  if (error.type != icmp::too_big || !believed.has_value()) return;
+  if (!*believed) return refuse_mtu();
   believe_mtu(error.to, error.parameter);
 }
 

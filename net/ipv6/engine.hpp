@@ -29,7 +29,7 @@ namespace neap::net::ipv6 {
 
 /// The state of IPv6 that any core may read.
 struct Shared {
-  explicit Shared(SipKey key) noexcept : mtus(key) {}
+  explicit Shared(SipKey key, std::uint16_t interface_mtu = mtu_link) noexcept : mtus(key, interface_mtu) {}
   PublishedNeighbours neighbours;
   PublishedAddresses addresses;
   PathMtus mtus;
@@ -55,8 +55,9 @@ class Upper {
   /// A packet with a segment of TCP or a datagram of UDP at `offset`, for this machine. Headers between the fixed header and `offset` were
   /// handled. Checksums are not checked.
   virtual void transport(Octets packet, std::size_t offset, std::uint8_t protocol) noexcept = 0;
-  /// Returns true if a connection or port of this machine has sent the packet; only then is a path MTU believed.
-  [[nodiscard]] virtual bool icmp_error(const IcmpError& error) noexcept = 0;
+  /// Returns true if a connection or port of this machine has sent the packet; only then is a path MTU believed. Nothing: another core
+  /// decides, and calls `believe_mtu` or `refuse_mtu` later.
+  [[nodiscard]] virtual std::optional<bool> icmp_error(const IcmpError& error) noexcept = 0;
   virtual void address_removed(const Address& address) noexcept = 0;
   virtual void addresses_changed() noexcept = 0;
   /// The groups for the card's filter have changed.
@@ -97,13 +98,15 @@ class Engine final : Neighbours::User, OwnAddresses::User, Listener::User {
   /// Sends a packet of `protocol` whose data are `head` and `body` put together, in fragments if it is longer than the path's MTU. `head`
   /// MUST fit into a packet. `hops` 0: the default. Returns false without a route, which is counted. There is no route to
   /// the machine itself.
-  bool send(const Address& from, const Address& to, std::uint8_t protocol, Octets head, Octets body, std::uint8_t hops = 0) noexcept;
+  bool send(const Address& from, const Address& to, std::uint8_t protocol, Octets head, Octets body, std::uint8_t hops = 0,
+            std::uint32_t flow = 0) noexcept;
   [[nodiscard]] std::optional<MacAddress> resolve(const Address& destination) noexcept;
   /// Reports an error about a received packet to its sender (RFC 4443, 2.4).
   void send_error(Octets packet, std::uint8_t type, std::uint8_t code, std::uint32_t parameter, bool even_to_groups = false) noexcept;
   void confirm(const Address& destination) noexcept;
   /// A transport protocol has checked a packet too big message.
   void believe_mtu(const Address& destination, std::uint32_t mtu) noexcept;
+  void refuse_mtu() noexcept { counters_.too_big_refused.add(); }
 
   void run_timers() noexcept;
   /// The time at which `run_timers` MUST be called; `never` if nothing is timed.

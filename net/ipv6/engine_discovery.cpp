@@ -150,8 +150,7 @@ void Engine::input_router(const Header& header, Octets message) noexcept {
     if (type == option_source) {
       neighbours_.learn(header.from, read_mac(option, 2), true);
     } else if (type == option_mtu && option.size() == 8) {
-      const std::uint32_t mtu = read_32(option, 4);
-      if (mtu >= mtu_min && mtu <= mtu_link) shared_.mtus.set_link_mtu(static_cast<std::uint16_t>(mtu));
+      shared_.mtus.set_link_mtu(read_32(option, 4));
     } else if (type == option_prefix && option.size() == 32) {
       take_prefix(option);
     }

@@ -323,6 +323,23 @@ TEST(Icmp, ImpossibleSourcesAndDestinationsAreDropped) {
   EXPECT_TRUE(world.sent.empty());
 }
 
+// RFC 4861, 4.6.4 and 6.3.4: not below 1280 bytes, and not above the interface's MTU.
+TEST(PathMtu, RoutersMayAnnounceTheLinksMtu) {
+  PathMtus mtus({.low = 1, .high = 2}, 9000);
+  const Address far = of("2001:db8:9::1");
+  EXPECT_EQ(mtus.of(far, 0), 9000);
+  for (const std::uint32_t ignored : {0U, 1279U, 9001U, 65536U + 1500U}) {
+    mtus.set_link_mtu(ignored);
+    EXPECT_EQ(mtus.link_mtu(), 9000) << ignored;
+  }
+  EXPECT_TRUE(mtus.reduce(far, 8000, 0));
+  mtus.set_link_mtu(1500);
+  EXPECT_EQ(mtus.of(of("2001:db8:9::2"), 0), 1500);
+  EXPECT_EQ(mtus.of(far, 0), 1500) << "no path has a larger MTU than its first link";
+  mtus.set_link_mtu(9000);
+  EXPECT_EQ(mtus.of(far, 0), 8000);
+}
+
 TEST(PathMtu, IsReducedByBelievedReportsAndComesBack) {
   World world;
   world.start();

@@ -20,7 +20,7 @@ constexpr std::size_t ethernet_bytes = 14;
 constexpr std::uint16_t ethertype = 0x86DD;
 constexpr std::size_t header_bytes = 40;
 constexpr std::uint16_t mtu_min = 1280;   ///< RFC 8200, 5
-constexpr std::uint16_t mtu_link = 1500;  ///< RFC 2464, 2
+constexpr std::uint16_t mtu_link = 1500;  ///< RFC 2464, 2, without jumbo frames
 constexpr std::uint64_t never = ~std::uint64_t{0};
 
 /// Numbers of headers (IANA's registry of protocol numbers).
@@ -68,6 +68,7 @@ struct Header {
   std::uint16_t payload_bytes = 0;
   std::uint8_t next = next_header::none, hops = 64;
   Address from{}, to{};
+  std::uint32_t flow = 0;  ///< traffic class and flow label
 
   /// Reads the header of a packet of at least `header_bytes` bytes.
   [[nodiscard]] static Header read(Octets packet) noexcept {
@@ -78,7 +79,7 @@ struct Header {
             .to = Address::read(packet.data() + 24)};
   }
   void write(std::byte* out) const noexcept {
-    write_32(out, 0x6000'0000);
+    write_32(out, 0x6000'0000 | flow);
     write_16(out + 4, payload_bytes);
     out[6] = static_cast<std::byte>(next);
     out[7] = static_cast<std::byte>(hops);

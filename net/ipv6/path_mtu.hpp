@@ -22,12 +22,14 @@ class PathMtus {
   static constexpr unsigned entries_max = 256;
   static constexpr std::uint64_t age_ms = 600'000;  ///< RFC 8201, 4
 
-  explicit PathMtus(SipKey key) noexcept : key_(key) {}
+  /// `interface_mtu`: the largest packet that the interface sends and receives, at least `mtu_min` bytes.
+  PathMtus(SipKey key, std::uint16_t interface_mtu) noexcept : key_(key), interface_mtu_(interface_mtu), link_mtu_(interface_mtu) {}
   /// Returns the MTU of the path to `destination`, at most that of the link, in bytes. MAY be called on any core.
   [[nodiscard]] std::uint16_t of(const Address& destination, std::uint64_t now_ms) const noexcept {
     const Entry entry = entries_[place_of(destination)].load();
-    return entry.mtu != 0 && entry.destination == destination && now_ms < entry.until_ms ? static_cast<std::uint16_t>(entry.mtu)
-                                                                                         : link_mtu();
+    const std::uint16_t of_link = link_mtu();
+    const bool known = entry.mtu != 0 && entry.destination == destination && now_ms < entry.until_ms;
+    return known && entry.mtu < of_link ? static_cast<std::uint16_t>(entry.mtu) : of_link;
   }
   /// A router reported `mtu`. Values below the minimum count as the minimum (RFC 8201, 4). Returns true if the path's MTU became smaller.
   bool reduce(const Address& destination, std::uint32_t mtu, std::uint64_t now_ms) noexcept {
@@ -36,8 +38,10 @@ class PathMtus {
     entries_[place_of(destination)].store({.destination = destination, .mtu = bounded, .until_ms = now_ms + age_ms});
     return true;
   }
-  /// Sets the MTU that routers announce for the link (RFC 4861, 4.6.4), between `mtu_min` and `mtu_link`.
-  void set_link_mtu(std::uint16_t mtu) noexcept { link_mtu_.store(mtu, std::memory_order_relaxed); }
+  /// A router announced `mtu` for the link (RFC 4861, 4.6.4). Values that the link or the interface cannot have are ignored.
+  void set_link_mtu(std::uint32_t mtu) noexcept {
+    if (mtu >= mtu_min && mtu <= interface_mtu_) link_mtu_.store(static_cast<std::uint16_t>(mtu), std::memory_order_relaxed);
+  }
   [[nodiscard]] std::uint16_t link_mtu() const noexcept { return link_mtu_.load(std::memory_order_relaxed); }
 
  private:
@@ -53,7 +57,8 @@ class PathMtus {
   }
 
   const SipKey key_;
-  std::atomic<std::uint16_t> link_mtu_{mtu_link};
+  const std::uint16_t interface_mtu_;
+  std::atomic<std::uint16_t> link_mtu_;
   std::array<Published<Entry>, entries_max> entries_;
 };
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "net/connection_state.hpp"
 #include "net/object/machine.hpp"
 #include "net/object/sockets.hpp"
 
@@ -179,6 +180,10 @@ int neap_state(int handle, neap_connection_state* state, std::size_t bytes) {
     now.unacknowledged_bytes = stream->connection->unacknowledged_bytes();
     now.send_space_bytes = stream->connection->send_space_bytes();
     now.held_bytes = stream->connection->held_bytes();
+    const auto& sender = neap::net::ConnectionState::of(*stream->connection).sender();
+    now.congestion_window_bytes = sender.cwnd;
+    now.threshold_bytes = sender.ssthresh;
+    now.timeout_us = sender.round_trip.rto_us;
   });
   std::memcpy(state, &now, std::min(bytes, sizeof now));
   return 0;

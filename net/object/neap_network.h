@@ -84,6 +84,10 @@ struct neap_connection_state {
   uint64_t unacknowledged_bytes; /* queued or sent, and not acknowledged */
   uint64_t send_space_bytes;     /* room for `neap_send` */
   uint64_t held_bytes;           /* memory that the connection holds */
+  /* The sender's state; 0 before the handshake ends, and after the connection's end. */
+  uint64_t congestion_window_bytes;
+  uint64_t threshold_bytes; /* of slow start; 4294967295: none yet */
+  uint64_t timeout_us;      /* the retransmission time-out */
 };
 int neap_state(int handle, struct neap_connection_state* state, size_t bytes);
 

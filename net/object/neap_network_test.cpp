@@ -104,6 +104,7 @@ TEST_F(NeapNetwork, BytesPassInBothDirections) {
        .acknowledged = first + 1,
        .flags = ack_flag | psh_flag,
        .payload = {std::byte{'a'}, std::byte{'b'}, std::byte{'c'}}});
+  EXPECT_EQ(take().acknowledged, 4U);  // a connection's first segments are acknowledged at once
   EXPECT_EQ(neap_receive(handle, text.data(), 2), 2);
   EXPECT_EQ(neap_receive(handle, text.data() + 2, 5), 1);
   EXPECT_STREQ(text.data(), "abc");
@@ -114,6 +115,8 @@ TEST_F(NeapNetwork, BytesPassInBothDirections) {
   neap_connection_state state{};
   EXPECT_EQ(neap_state(handle, &state, sizeof state), 0);
   EXPECT_EQ(state.unacknowledged_bytes, 5U);
+  EXPECT_EQ(state.congestion_window_bytes, 10U * 536);  // RFC 6928, with the default MSS
+  EXPECT_EQ(state.timeout_us, 200'000U);                // the round trip takes no time here
   EXPECT_EQ(neap_shutdown(handle), 0);
   EXPECT_EQ(neap_send(handle, "x", 1), -EPIPE);
   EXPECT_EQ(neap_close(handle), 0);

@@ -20,7 +20,7 @@ enum class AckDecision : std::uint8_t {
 
 constexpr std::uint32_t ack_delay_us = 40'000;  ///< as Linux; RFC 9293 permits 500 ms
 
-/// 8 bytes of each connection. `decide` is called at the end of an event.
+/// 12 bytes of each connection. `decide` is called at the end of an event.
 class AckPolicy {
  public:
   static constexpr unsigned quick_segments = 16;
@@ -29,7 +29,7 @@ class AckPolicy {
   void received(std::uint32_t bytes) noexcept {
     waiting_bytes_ += bytes;
     if (bytes > full_bytes_) [[unlikely]]
-      full_bytes_ = static_cast<std::uint16_t>(std::min<std::uint32_t>(bytes, full_bytes_max));
+      full_bytes_ = static_cast<std::uint16_t>(std::min<std::uint32_t>(bytes, full_bytes_max_));
   }
   /// A segment that has to be acknowledged at once arrived: out of order, a duplicate, one that fills a hole (RFC 5681, 4.2), a FIN, one
   /// that is not acceptable, or a change of congestion marks (RFC 8257, 3.2).
@@ -51,22 +51,24 @@ class AckPolicy {
     return AckDecision::delayed;
   }
   [[nodiscard]] bool waits() const noexcept { return waiting_bytes_ != 0 || now_; }
-  /// The largest segment of the peer so far, in bytes of payload: an estimate of the peer's MSS. 536 to `full_bytes_max`.
+  /// The largest segment of the peer so far, in bytes of payload: an estimate of the peer's MSS.
   [[nodiscard]] std::uint32_t full_bytes() const noexcept { return full_bytes_; }
+  /// The peer's segments have at most `bytes` of payload. Frames that the card has joined (RSC) are longer than any segment.
+  void set_full_bytes_max(std::uint32_t bytes) noexcept {
+    full_bytes_max_ = static_cast<std::uint16_t>(bytes);
+    full_bytes_ = std::min(full_bytes_, full_bytes_max_);
+  }
   /// False: every segment is acknowledged at once.
   void set_delayed(bool delayed) noexcept { undelayed_ = !delayed; }
 
  private:
-  // The MSS that this side announces. Frames that the card has joined (RSC) are longer than any segment.
-  static constexpr std::uint32_t full_bytes_max = 1'460;
-
   std::uint32_t waiting_bytes_ = 0;  // payload that is not acknowledged
-  std::uint16_t full_bytes_ = 536;
+  std::uint16_t full_bytes_ = 536, full_bytes_max_ = 1'460;
   std::uint8_t quick_ = quick_segments;
   bool now_ : 1 = false;
   bool undelayed_ : 1 = false;
 };
-static_assert(sizeof(AckPolicy) == 8);
+static_assert(sizeof(AckPolicy) == 12);
 
 /// The ECN echo of a receiver: RFC 3168, 6.1.3, or RFC 8257, 3.2 (DCTCP). One byte of each connection.
 class CongestionEcho {

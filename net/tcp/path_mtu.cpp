@@ -14,7 +14,9 @@ constexpr std::array<std::uint16_t, 7> plateaus{17'914, 8'166, 4'352, 2'002, 1'4
 /// The size that is tried when long packets vanish, before the minimum: RFC 4821, 7.2, names 1,024 bytes, here of payload.
 constexpr std::uint16_t probe = 1'064;
 constexpr std::uint8_t timeouts_before_lowering = 3;  // as Linux (tcp_retries1)
-constexpr std::uint32_t raise_after_s = 600;          // RFC 1191, 6.3: at least 5 min after a decrease, 10 min recommended
+/// Nearly every path carries packets of `probe` bytes, so the loss of such a packet is more probably due to an outage.
+constexpr std::uint8_t timeouts_of_short_packets = 6;
+constexpr std::uint32_t raise_after_s = 600;  // RFC 1191, 6.3: at least 5 min after a decrease, 10 min recommended
 
 }  // namespace
 
@@ -56,9 +58,10 @@ bool PathMtu::timed_out(std::uint32_t bytes, std::uint32_t now_s) noexcept {
     return true;
   }
   if (!is_full(bytes) || mtu_ <= mtu_min_) return false;
-  if (++timeouts_ < timeouts_before_lowering) return false;
+  const std::uint8_t limit = mtu_max_ <= probe ? timeouts_of_short_packets : timeouts_before_lowering;
+  if (++timeouts_ < limit) return false;
   lower(probe < mtu_ ? std::max(probe, mtu_min_) : mtu_min_, now_s);
-  timeouts_ = timeouts_before_lowering - 1;  // the back-off is long by now, so the next time-out lowers it again
+  timeouts_ = limit - 1;  // the back-off is long by now, so the next time-out lowers it again
   return true;
 }
 

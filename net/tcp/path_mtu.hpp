@@ -4,8 +4,8 @@
 // A router that cannot forward a packet with DF reports the size that it can (ICMP type 3, code 4). Such a message may be forged, to make a
 // connection send tiny segments. So it counts only if it quotes a sequence number in flight, if its size is smaller than that of the
 // segments sent, and not below 552 bytes. If segments of that size were acknowledged before, it counts only after a time-out (RFC
-// 5927, 7.2). A router may also drop long packets in silence. After three time-outs of full segments in a row, the size is lowered
-// until segments get through. Ten minutes later the connection tries the larger size again.
+// 5927, 7.2). A router may also drop long packets in silence. After three time-outs of full segments in a row (six, if the peer's MSS
+// makes them short), the size is lowered until segments get through. Ten minutes later the connection tries the larger size again.
 #pragma once
 
 #include <array>

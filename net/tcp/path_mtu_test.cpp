@@ -75,6 +75,14 @@ TEST(PathMtu, ABlackHoleIsLeftInSteps) {
   EXPECT_FALSE(path.timed_out(552, 0));
 }
 
+// A peer with a small MSS: its segments pass every usual path, so repeated time-outs are an outage for longer.
+TEST(PathMtu, ShortSegmentsAreCutLater) {
+  PathMtu path = started(1040);
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(path.timed_out(1040, 0));
+  EXPECT_TRUE(path.timed_out(1040, 0));
+  EXPECT_EQ(path.mtu(), 552);
+}
+
 // Time-outs of a path with losses are no black hole while full segments get through.
 TEST(PathMtu, LossesBetweenDeliveriesDoNotLowerIt) {
   PathMtu path = started();

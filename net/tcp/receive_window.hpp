@@ -64,17 +64,22 @@ class ReceiveWindow {
       edge_ = next_;
   }
 
+  /// As `advance`, for a segment that `fits`.
+  void advance_within(std::uint32_t count) noexcept { next_ += count; }
   /// Returns the window field of a segment that is sent now, and moves the edge as far as `held_bytes` permits. `full_bytes`: the peer's
   /// segment size. About 12 instructions.
   [[nodiscard]] std::uint16_t announce(std::uint32_t held_bytes, std::uint32_t full_bytes) noexcept {
-    const std::uint32_t room = room_for(held_bytes);
-    std::uint32_t window = edge_ - next_;
-    if (room > window && room - window >= step(full_bytes)) window = room;
+    std::uint32_t shown = edge_ - next_;
+    const auto more = static_cast<std::int32_t>(limit_bytes_ - held_bytes - shown);  // by which the edge may move
+    const std::uint32_t unit_mask = (1U << shift_) - 1;
     // Rounding down would move the edge to the left in the peer's eyes, by less than 2^shift. Rounding up moves it to the right. A peer
     // that sends single bytes must not move it for ever. So the held bytes and the window together exceed the limit by less than 2^shift.
-    const std::uint32_t unit_mask = (1U << shift_) - 1;
-    std::uint32_t shown = window + unit_mask;
-    if (held_bytes + (shown & ~unit_mask) > limit_bytes_ + unit_mask) shown = window;
+    if (more >= 0) [[likely]] {
+      if (more >= static_cast<std::int32_t>(step(full_bytes))) shown += static_cast<std::uint32_t>(more);
+      shown += unit_mask;
+    } else if (held_bytes + ((shown + unit_mask) & ~unit_mask) <= limit_bytes_ + unit_mask) {
+      shown += unit_mask;
+    }
     const std::uint32_t field = shown >> shift_;
     const std::uint32_t announced = next_ + (field << shift_);
     if (after(announced, edge_)) edge_ = announced;

@@ -119,6 +119,8 @@ void SendState::leave_recovery() noexcept {
 // After a time-out, segments are sent again in slow start, unless F-RTO finds that the time-out was spurious (RFC 5682, 3.1).
 void SendState::after_time_out(const Acknowledgement& ack, Progress& progress) noexcept {
   Flow& f = *flow;
+  // A segment of the peer's data says nothing new by its acknowledgement number.
+  if (progress.acked == 0 && !progress.duplicate && !progress.newly_sacked && !progress.dsack) return;
   f.hold_retransmissions = false;
   if (may_undo(progress)) return undo();
   if (f.forward_probe == ForwardProbe::second) {
@@ -146,12 +148,14 @@ void SendState::after_time_out(const Acknowledgement& ack, Progress& progress) n
 void SendState::react(const Acknowledgement& ack, Progress& progress, SplitSegment split) noexcept {
   Flow& f = *flow;
   const std::uint32_t lost_before = f.lost;
+  bool ends_reduction = false;  // the window becomes the threshold (RFC 5681, 3.2, step 6), without growth by the same acknowledgement
   take_probe_result(progress);
   if (f.phase == Phase::timed_out) {
     after_time_out(ack, progress);
   } else if (may_undo(progress)) {
     undo();
   } else if (f.phase != Phase::open && at_or_after(una, f.recover)) {
+    ends_reduction = true;
     if (f.phase == Phase::recovery) {
       leave_recovery();
     } else {
@@ -172,7 +176,7 @@ void SendState::react(const Acknowledgement& ack, Progress& progress, SplitSegme
   }
   if (f.phase == Phase::recovery || f.phase == Phase::reduction) {
     reduce(progress);
-  } else if (progress.delivered != 0 && (progress.acked != 0 || f.reordering_seen)) {
+  } else if (progress.delivered != 0 && (progress.acked != 0 || f.reordering_seen) && !ends_reduction) {
     grow(progress.delivered, milliseconds(ack.now_us));
   }
   if (head == nullptr && f.phase == Phase::open) f.check_pending = false;

@@ -3,7 +3,8 @@
 //
 // The time-out must be longer than nearly every round trip, although the peer delays some acknowledgements. So the minimum is added to the
 // estimate, as Linux does, instead of being the least value of the sum. A connection with many samples in a round trip would forget a
-// deviation too fast (RFC 7323, appendix G); its deviation decreases once in a round trip.
+// deviation too fast (RFC 7323, appendix G); its deviation decreases once in a round trip. The time-out is never below the minimum of 5 ms,
+// so a connection whose round trips take microseconds needs no sample of each.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +18,21 @@ struct RoundTrip {
   std::uint32_t eightfold_us = 0;           ///< SRTT * 8; 0: there is no sample
   std::uint32_t fourfold_deviation_us = 0;  ///< RTTVAR * 4
   std::uint32_t rto_us = initial_rto_us;    ///< without the back-off
+  std::uint32_t sampled_us = 0;             ///< when `sample_at` last took a sample
 
   [[nodiscard]] bool known() const noexcept { return eightfold_us != 0; }
   [[nodiscard]] std::uint32_t smoothed_us() const noexcept { return eightfold_us >> 3; }
 
+  /// Takes a sample of a segment that was sent at `sent_us`, if the last one is a millisecond old.
+  [[gnu::always_inline]] void sample_at(std::uint32_t now_us, std::uint32_t sent_us, std::uint32_t rto_min_us,
+                                        bool may_decrease = true) noexcept {
+    if (now_us - sampled_us < 1'000 && eightfold_us != 0) [[likely]]
+      return;
+    sampled_us = now_us;
+    sample(now_us - sent_us, rto_min_us, may_decrease);
+  }
   /// Takes a sample. `may_decrease`: the deviation may become less.
-  [[gnu::always_inline]] void sample(std::uint32_t round_trip_us, std::uint32_t rto_min_us, bool may_decrease = true) noexcept {
+  void sample(std::uint32_t round_trip_us, std::uint32_t rto_min_us, bool may_decrease = true) noexcept {
     const std::uint32_t sample_us = round_trip_us < max_rto_us ? round_trip_us : max_rto_us;
     if (eightfold_us == 0) [[unlikely]] {
       eightfold_us = (sample_us << 3) | 1;

@@ -97,7 +97,7 @@ namespace neap::net::tcp {
   rto_start_us_ = now;
   f.delivered_to = ack.number;
   std::uint32_t last_sent = first->sent_us;
-  const std::uint32_t round_trip_us = now - last_sent;
+  const std::uint32_t first_sent = last_sent;
   if (segment != nullptr && before(segment->sequence, ack.number)) last_sent = segment->sent_us;
   acknowledged = {.segments = nullptr, .numbers = acked};
   if (last != nullptr) {
@@ -112,7 +112,7 @@ namespace neap::net::tcp {
   }
   const bool new_round = at_or_after(una, f.round_end);
   f.least_round_trip.sample(now - last_sent, now);
-  round_trip.sample(round_trip_us, rto_min_us, new_round);
+  round_trip.sample_at(now, first_sent, rto_min_us, new_round);
   backoff = 0;
   if (ssthresh == ~0U) sample_slow_start(now - last_sent);
   f.dctcp.acknowledged += acked;
@@ -155,7 +155,7 @@ SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegme
     f.partial = f.phase == Phase::recovery;
     if (has(unanswered_time_out)) clear(unanswered_time_out);
   }
-  const bool new_round = at_or_after(una, f.round_end);
+  const bool new_round = progress.acked != 0 && at_or_after(una, f.round_end);
   measure(ack, progress, new_round);
   if (congestion_ == CongestionControl::dctcp) {
     f.dctcp.acknowledged += progress.acked;
@@ -180,9 +180,8 @@ SendState::Acknowledged SendState::on_ack(const Acknowledgement& ack, SplitSegme
   return {.segments = segments, .numbers = progress.acked};
 }
 
-// --- Without a Flow
-// ------------------------------------------------------------------------------------------------------------------------ RFC 5681 and
-// 6582. Usually nothing is lost here. If memory for a Flow is short, this is all that the connection has.
+// --- Without a Flow ----------------------------------------------------------------------------------------------------------------------
+// RFC 5681 and 6582. Usually nothing is lost here. If memory for a Flow is short, this is all that the connection has.
 [[gnu::noinline]] SendState::Acknowledged SendState::on_plain_ack(const Acknowledgement& ack, bool duplicate) noexcept {
   const auto now = static_cast<std::uint32_t>(ack.now_us);
   if (!after(ack.number, una)) {

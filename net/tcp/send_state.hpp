@@ -101,7 +101,11 @@ class SendState {
   /// algorithm is left to the caller. A result longer than `burst_bytes_max` takes several segments.
   [[nodiscard]] std::uint32_t room(std::uint64_t now_us, std::uint32_t queued) noexcept;
   /// `segment` was sent for the first time. Its numbers begin at `nxt`.
-  [[gnu::always_inline]] void sent(SentSegment& segment, std::uint64_t now_us) noexcept;
+  [[gnu::always_inline]] void sent(SentSegment& segment, std::uint64_t now_us) noexcept { sent_up_to(segment, segment.numbers(), now_us); }
+  /// As `sent`, for a segment without SYN and FIN.
+  [[gnu::always_inline]] void sent_bytes(SentSegment& segment, std::uint64_t now_us) noexcept {
+    sent_up_to(segment, segment.bytes, now_us);
+  }
   /// True once after each reduction because of ECN: the next new segment MUST have the flag CWR.
   [[nodiscard]] bool take_cwr() noexcept { return flow != nullptr && std::exchange(flow->cwr_due, false); }
 
@@ -219,6 +223,8 @@ class SendState {
   /// The numbers of `segment` that are not acknowledged.
   [[nodiscard]] std::uint32_t rest_of(const SentSegment& segment) const noexcept { return segment.end() - later(segment.sequence, una); }
 
+  void sent_up_to(SentSegment& segment, std::uint32_t numbers, std::uint64_t now_us) noexcept;
+
   // send_state.cpp
   bool make_flow(std::uint64_t now_us) noexcept;
   void sent_more(SentSegment& segment, std::uint64_t now_us) noexcept;
@@ -287,12 +293,12 @@ class SendState {
 };
 static_assert(sizeof(SendState) == 104, "a part of the memory of every idle connection");
 
-inline void SendState::sent(SentSegment& segment, std::uint64_t now_us) noexcept {
+[[gnu::always_inline]] inline void SendState::sent_up_to(SentSegment& segment, std::uint32_t numbers, std::uint64_t now_us) noexcept {
   const auto now = static_cast<std::uint32_t>(now_us);
   segment.next = nullptr;
   segment.sequence = nxt;
   segment.sent_us = now;
-  nxt = segment.end();
+  nxt += numbers;
   last_sent_us = now;
   if (head == nullptr) [[likely]] {
     head = tail = &segment;
@@ -314,7 +320,7 @@ inline SentSegment* SendState::ack_all(std::uint64_t now_us) noexcept {
   timer_ = Timer::none;
   unanswered = 0;
   if (!segments->has(SentSegment::ever_retransmitted)) [[likely]] {
-    round_trip.sample(static_cast<std::uint32_t>(now_us) - segments->sent_us, rto_min_us);
+    round_trip.sample_at(static_cast<std::uint32_t>(now_us), segments->sent_us, rto_min_us);
     backoff = 0;
   }
   return segments;

@@ -30,7 +30,9 @@ struct SentSegment {
   void set(Flag flag) noexcept { flags = static_cast<std::uint8_t>(flags | flag); }
   void clear(unsigned these) noexcept { flags = static_cast<std::uint8_t>(flags & ~these); }
   /// The number behind the segment.
-  [[nodiscard]] std::uint32_t end() const noexcept { return sequence + bytes + (flags & syn) + ((flags & fin) >> 1); }
+  [[nodiscard]] std::uint32_t end() const noexcept { return sequence + numbers(); }
+  /// The sequence numbers that it takes.
+  [[nodiscard]] std::uint32_t numbers() const noexcept { return bytes + (flags & syn) + ((flags & fin) >> 1); }
 };
 
 /// Given by the owner: moves the payload behind the first `first_bytes` (at least one, fewer than the segment has) to a new segment.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A TCP peer whose segments are all made by the test. The machine has one core, and only the test advances the clock.
+// A TCP peer whose segments are all made by the test, over IPv4 or IPv6. The machine has one core, and only the test advances the clock.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 
 #include "net/bring_up.hpp"
 #include "net/testing/handlers.hpp"
+#include "net/testing/ipv6_world.hpp"
 #include "net/testing/raw_peer.hpp"
 #include "tests/host/host_machine.hpp"
 
@@ -28,21 +29,27 @@ struct Segment {
   std::uint8_t flags = tcp::ack;
   std::uint16_t window = 0xFFFF;
   Bytes payload{}, options{};
+  // Over IPv6.
+  std::uint8_t hops = 64;
+  std::uint32_t flow = 0;  ///< traffic class and flow label
 };
 
 class HandPeer {
  public:
   static constexpr Ipv4Address machine_address{0x0A000001}, peer_address{0x0A000002};
   static constexpr std::uint16_t service_port = 7;
+  static constexpr Address machine_address6{0xFE80'0000'0000'0000, 0x0000'00FF'FE00'0001}, peer_address6{0xFE80'0000'0000'0000, 0xFE};
 
   /// The machine serves `service_port` by a RecordingHandler (handlers.hpp) with `behaviour`.
-  explicit HandPeer(RecordingHandler::Behaviour behaviour = {.close_when_sent = false}) : card_({.mac = {2, 0, 0, 0, 0, 1}}), machine_(1) {
+  explicit HandPeer(RecordingHandler::Behaviour behaviour = {.close_when_sent = false}, bool ipv6 = false, CardOptions card = {})
+      : ipv6_(ipv6), card_(card), machine_(1) {
     card_.tap([this](const Bytes& frame) {
       take(frame);
       return true;
     });
     machine_.run(0, [this]() -> task<void> {
       AddressSetting setting{.dhcp = false, .address = machine_address, .netmask = {0xFFFFFF00}, .gateway = {}};
+      if (ipv6_) setting.ipv6.mode = Ipv6Setting::Mode::automatic;
       network_ = std::move(*co_await bring_up(card_, setting, 0, 1));
     });
     machine_.run(0, [this, behaviour]() -> task<void> {
@@ -53,6 +60,7 @@ class HandPeer {
       });
       EXPECT_TRUE(listening.has_value());
     });
+    if (ipv6_) advance(std::chrono::seconds(3));  // duplicate address detection
     introduce();
   }
   HandPeer& operator=(HandPeer&&) = delete;
@@ -138,6 +146,9 @@ class HandPeer {
   Waits waits() {
     return machine_.value_on(0, [] { return net::waits(); });
   }
+  [[nodiscard]] Address peer() const { return ipv6_ ? peer_address6 : Address(peer_address); }
+  [[nodiscard]] Address own() const { return ipv6_ ? machine_address6 : Address(machine_address); }
+  Connection* connection() { return connection_; }
   Record& record() { return *record_; }
   WireCard& card() { return card_; }
   host::HostMachine& machine() { return machine_; }
@@ -150,19 +161,29 @@ class HandPeer {
     return with_checksums(net::testing::ipv4_frame(header, payload));
   }
 
+  /// A packet of IPv6 from the peer's MAC address.
+  void arrive_ipv6(const Bytes& packet) {
+    card_.arrive(frame_of_packet(packet), 0);
+    settle();
+  }
+  /// Without answers, the machine finds out that the neighbour has gone.
+  void answer_solicitations(bool answers) { answers_solicitations_ = answers; }
+
   std::uint32_t seq = 0;           ///< sequence number of the next byte that the peer sends
   std::uint32_t acknowledged = 0;  ///< sequence number of the next byte that the peer expects
 
  private:
   [[nodiscard]] Bytes frame_of(const Segment& segment) const {
-    return net::testing::frame_of({.from = {.address = peer_address, .port = port_},
-                                   .to = {.address = machine_address, .port = service_port},
+    return net::testing::frame_of({.from = {.address = peer(), .port = port_},
+                                   .to = {.address = own(), .port = service_port},
                                    .sequence = segment.seq,
                                    .acknowledged = segment.acknowledged,
                                    .flags = segment.flags,
                                    .window = segment.window,
                                    .options = segment.options,
-                                   .payload = segment.payload},
+                                   .payload = segment.payload,
+                                   .hops = segment.hops,
+                                   .flow = segment.flow},
                                   card_.mac());
   }
   void take_syn_answer(Segment& answer) {
@@ -172,24 +193,57 @@ class HandPeer {
     answer = answers[0];
     acknowledged = answer.seq + 1;
   }
-  /// Sends an ARP request of the peer, so that the machine learns its address.
+  /// Sends an ARP request of the peer, or a neighbour solicitation, so that the machine learns its address.
   void introduce() {
+    if (ipv6_) {
+      const MacAddress mac = neighbour();
+      arrive_ipv6(ipv6::testing::solicitation(peer_address6, machine_address6, machine_address6, &mac));
+      return;
+    }
     card_.arrive(arp_answer(peer_address, machine_address, card_.mac(), 1), 0);
     settle();
   }
   void take(const Bytes& frame) {
-    if (frame.size() < 54 || word(frame, 12) != 0x0800 || octet(frame, 23) != 6 || word(frame, 36) != port_) return;
+    if (ipv6_ && answers_solicitations_) answer_solicitation(frame);
+    const bool ipv4_segment = frame.size() >= 54 && word(frame, 12) == 0x0800 && octet(frame, 23) == 6 && word(frame, 36) == port_;
+    const bool ipv6_segment = frame.size() >= 74 && word(frame, 12) == 0x86DD && octet(frame, 20) == 6 && word(frame, 56) == port_;
+    if (!ipv4_segment && !ipv6_segment) return;
     RawSegment segment = segment_in(frame);
     ASSERT_NE(segment.flags, 0U) << "a segment with a wrong length";
+    EXPECT_TRUE(segment.from.address == own() && segment.to.address == peer());
     const std::lock_guard lock(lock_);
     segments_.push_back({.seq = segment.sequence,
                          .acknowledged = segment.acknowledged,
                          .flags = static_cast<std::uint8_t>(segment.flags),
                          .window = segment.window,
                          .payload = std::move(segment.payload),
-                         .options = std::move(segment.options)});
+                         .options = std::move(segment.options),
+                         .hops = segment.hops,
+                         .flow = segment.flow});
+  }
+  void answer_solicitation(const Bytes& frame) {
+    constexpr std::size_t icmp_at = 54;
+    if (frame.size() < icmp_at + 24 || word(frame, 12) != 0x86DD || octet(frame, 20) != 58 || octet(frame, icmp_at) != 135) return;
+    if (!(Address::read(frame.data() + icmp_at + 8) == peer_address6)) return;
+    const MacAddress mac = neighbour();
+    card_.arrive(frame_of_packet(ipv6::testing::advertisement(peer_address6, machine_address6, &mac)), 0);
+  }
+  static MacAddress neighbour() {
+    MacAddress mac;
+    for (std::size_t i = 0; i < mac.size(); ++i) mac[i] = static_cast<std::uint8_t>(neighbour_mac >> (40 - 8 * i));
+    return mac;
+  }
+  [[nodiscard]] Bytes frame_of_packet(const Bytes& packet) const {
+    Bytes frame;
+    append(frame, card_.mac());
+    append(frame, neighbour_mac, 6);
+    append(frame, 0x86DD, 2);
+    append(frame, packet);
+    return frame;
   }
 
+  const bool ipv6_;
+  std::atomic<bool> answers_solicitations_{true};
   host::ManualClock clock_{1'000'000'000};
   WireCard card_;
   host::HostMachine machine_;

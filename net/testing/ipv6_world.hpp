@@ -120,7 +120,7 @@ class World final : public Link, public Upper {
   void transport(Octets packet, std::size_t offset, std::uint8_t protocol) noexcept override {
     received.push_back({.protocol = protocol, .data = Packet(packet.begin() + static_cast<std::ptrdiff_t>(offset), packet.end())});
   }
-  [[nodiscard]] bool icmp_error(const IcmpError& error) noexcept override {
+  [[nodiscard]] std::optional<bool> icmp_error(const IcmpError& error) noexcept override {
     errors.push_back(error.type);
     return believes;
   }

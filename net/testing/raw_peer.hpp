@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// Peers without a stack: TCP segments that a test makes up.
+// Peers without a stack: TCP segments that a test makes up, over IPv4 or IPv6.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <utility>
 
+#include "net/ipv6/packet.hpp"
 #include "net/testing/frames.hpp"
 
 namespace neap::net::testing {
@@ -19,7 +20,23 @@ struct RawSegment {
   std::uint16_t window = 0xFFFF;
   Bytes options{};  ///< padded by zeros to a multiple of four bytes
   Bytes payload{};
+  // Over IPv6.
+  std::uint8_t hops = 64;
+  std::uint32_t flow = 0;  ///< traffic class and flow label
 };
+
+/// Makes a frame from a simulated neighbour, without a checksum of the transport.
+[[nodiscard]] inline Bytes ipv6_frame(ipv6::Header header, const MacAddress& to_mac, const Bytes& payload) {
+  header.payload_bytes = static_cast<std::uint16_t>(payload.size());
+  Bytes frame;
+  append(frame, to_mac);
+  append(frame, neighbour_mac, 6);
+  append(frame, ipv6::ethertype, 2);
+  frame.resize(ipv6::ethernet_bytes + ipv6::header_bytes);
+  header.write(frame.data() + ipv6::ethernet_bytes);
+  append(frame, payload);
+  return frame;
+}
 
 /// Makes a frame to the card of `to`, whose MAC address is `mac`, with valid checksums.
 inline Bytes frame_of(const RawSegment& segment, const MacAddress& mac) {
@@ -35,23 +52,43 @@ inline Bytes frame_of(const RawSegment& segment, const MacAddress& mac) {
   append(tcp, 0, 4);
   append(tcp, options);
   append(tcp, segment.payload);
+  if (!segment.from.address.is_v4()) {
+    const ipv6::Header header{
+        .next = ipv6::next_header::tcp, .hops = segment.hops, .from = segment.from.address, .to = segment.to.address, .flow = segment.flow};
+    return with_checksums(ipv6_frame(header, mac, tcp));
+  }
   return with_checksums(ipv4_frame({.from = segment.from.address.v4(), .to = segment.to.address.v4(), .to_mac = mac}, tcp));
 }
 
 /// Returns the segment in a frame. If the frame has none, its flags are 0.
 inline RawSegment segment_in(const Bytes& frame) {
   RawSegment segment;
-  if (frame.size() < 54 || word(frame, 12) != 0x0800 || octet(frame, 14) != 0x45 || octet(frame, 23) != 6) return segment;
-  const std::size_t data = 34 + (octet(frame, 46) >> 4) * 4;
-  const std::size_t end = 14 + word(frame, 16);
+  std::size_t tcp = 34, end = 0;
+  if (frame.size() >= 74 && word(frame, 12) == ipv6::ethertype && octet(frame, 20) == ipv6::next_header::tcp) {
+    const ipv6::Header header = ipv6::Header::read(ipv6::Octets(frame).subspan(ipv6::ethernet_bytes));
+    tcp = 54;
+    if (tcp + header.payload_bytes > frame.size()) return segment;
+    segment.from.address = header.from;
+    segment.to.address = header.to;
+    segment.hops = header.hops;
+    segment.flow = quad(frame, 14) & 0x0FFF'FFFF;
+    end = tcp + header.payload_bytes;
+  } else if (frame.size() < 54 || word(frame, 12) != 0x0800 || octet(frame, 14) != 0x45 || octet(frame, 23) != 6) {
+    return segment;
+  } else {
+    segment.from.address = Ipv4Address{quad(frame, 26)};
+    segment.to.address = Ipv4Address{quad(frame, 30)};
+    end = 14 + word(frame, 16);
+  }
+  const std::size_t data = tcp + (octet(frame, tcp + 12) >> 4) * 4;
   if (end > frame.size() || data > end) return segment;
-  segment.from = {.address = Ipv4Address{quad(frame, 26)}, .port = word(frame, 34)};
-  segment.to = {.address = Ipv4Address{quad(frame, 30)}, .port = word(frame, 36)};
-  segment.sequence = quad(frame, 38);
-  segment.acknowledged = quad(frame, 42);
-  segment.flags = octet(frame, 47);
-  segment.window = word(frame, 48);
-  segment.options.assign(frame.begin() + 54, frame.begin() + static_cast<std::ptrdiff_t>(data));
+  segment.from.port = word(frame, tcp);
+  segment.to.port = word(frame, tcp + 2);
+  segment.sequence = quad(frame, tcp + 4);
+  segment.acknowledged = quad(frame, tcp + 8);
+  segment.flags = octet(frame, tcp + 13);
+  segment.window = word(frame, tcp + 14);
+  segment.options.assign(frame.begin() + static_cast<std::ptrdiff_t>(tcp) + 20, frame.begin() + static_cast<std::ptrdiff_t>(data));
   segment.payload.assign(frame.begin() + static_cast<std::ptrdiff_t>(data), frame.begin() + static_cast<std::ptrdiff_t>(end));
   return segment;
 }

@@ -25,23 +25,30 @@ constexpr AddressSetting server_setting{.dhcp = false, .address = server_address
 constexpr AddressSetting client_setting{.dhcp = false, .address = client_address, .netmask = {0xFFFFFF00}, .gateway = {}};
 
 constexpr Endpoint service(std::uint16_t port) { return {.address = server_address, .port = port}; }
+/// The link-local addresses of the two machines with their default MAC addresses.
+constexpr Address server_address6{0xFE80'0000'0000'0000, 0x0000'00FF'FE00'0001},
+    client_address6{0xFE80'0000'0000'0000, 0x0000'00FF'FE00'0002};
 
 struct TwoMachinesOptions {
   CardOptions server{.mac = {0x02, 0, 0, 0, 0, 1}, .seed = 1};
   CardOptions client{.mac = {0x02, 0, 0, 0, 0, 2}, .seed = 2};
+  bool ipv6 = false;  ///< the machines have IPv6 instead of IPv4
 };
 
-/// The server uses the first cores, and the client uses the next ones. Both machines have their addresses after construction.
+/// The server uses the first cores, and the client uses the next ones. Both machines have their addresses after construction. The MTU of
+/// each is the one that its card permits.
 class TwoMachines {
  public:
   explicit TwoMachines(TwoMachinesOptions options = {})
-      : client_core((options.client.first_core = options.server.cores)),
+      : ipv6(options.ipv6),
+        client_core((options.client.first_core = options.server.cores)),
         server_card(options.server),
         client_card(options.client),
         machine(options.server.cores + options.client.cores) {
     WireCard::join(server_card, client_card);
-    server = bring_up(server_card, server_setting, 0, options.server.cores);
-    client = bring_up(client_card, client_setting, client_core, options.client.cores);
+    const AddressSetting link_local{.dhcp = false, .ipv6 = {.mode = Ipv6Setting::Mode::automatic}, .ipv4 = false};
+    server = bring_up(server_card, ipv6 ? link_local : server_setting, 0, options.server.cores);
+    client = bring_up(client_card, ipv6 ? link_local : client_setting, client_core, options.client.cores);
   }
   TwoMachines& operator=(TwoMachines&&) = delete;
   ~TwoMachines() {
@@ -84,13 +91,20 @@ class TwoMachines {
     return machine.value_on(core, [&] { return counters(core); });  // read on that core, so its previous event has ended
   }
 
+  [[nodiscard]] Endpoint service(std::uint16_t port) const {
+    return {.address = ipv6 ? server_address6 : Address(server_address), .port = port};
+  }
+
+  const bool ipv6;
   const unsigned client_core;
   WireCard server_card, client_card;
   HostMachine machine;
   std::unique_ptr<NetworkControl> server, client;
 
  private:
-  std::unique_ptr<NetworkControl> bring_up(WireCard& card, const AddressSetting& setting, unsigned first, unsigned cores) {
+  std::unique_ptr<NetworkControl> bring_up(WireCard& card, AddressSetting setting, unsigned first, unsigned cores) {
+    constexpr unsigned ethernet_bytes = 14;
+    setting.mtu = static_cast<std::uint16_t>(card.limits().frame_bytes_max - ethernet_bytes);
     std::unique_ptr<NetworkControl> network;
     machine.run(first, [&]() -> task<void> {
       auto result = co_await net::bring_up(card, setting, first, cores);
@@ -109,7 +123,7 @@ inline std::chrono::milliseconds served(TwoMachines& world, std::uint16_t port, 
   const auto begin = std::chrono::steady_clock::now();
   const auto record = std::make_shared<Record>();
   const auto acceptor = recording(record, {.check_seed = 9, .send_seed = 9, .send_bytes = bytes, .expect_bytes = bytes});
-  EXPECT_EQ(world.connect(service(port), acceptor), std::nullopt) << port;
+  EXPECT_EQ(world.connect(world.service(port), acceptor), std::nullopt) << port;
   EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*record); })) << port;
   EXPECT_EQ(record->received, bytes) << port;
   expect_ended_well(*record);

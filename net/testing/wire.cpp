@@ -147,7 +147,7 @@ void WireCard::join(WireCard& one, WireCard& other) noexcept {
 NetDeviceLimits WireCard::limits() const noexcept {
   return {.queue_pairs = options_.cores,
           .transmit_queues = options_.cores,
-          .frame_bytes_max = 1514,
+          .frame_bytes_max = options_.frame_bytes_max,
           .transmit_pieces_max = options_.pieces_max,
           .tso_bytes_max = options_.tso_bytes_max,
           .checksum_offload = options_.checksum_offload};
@@ -232,7 +232,7 @@ TransmitResult WireCard::transmit(Queue& own, Posted posted) noexcept {
   }
   std::size_t bytes = 0;
   for (const TransmitPiece& piece : posted.pieces) bytes += piece.bytes;
-  const std::size_t limit = posted.offload.segment_bytes != 0 ? options_.tso_bytes_max : 1514;
+  const std::size_t limit = posted.offload.segment_bytes != 0 ? options_.tso_bytes_max : options_.frame_bytes_max;
   if (posted.pieces.empty() || posted.pieces.size() > options_.pieces_max || bytes > limit) return std::unexpected(ErrorCode::invalid);
   bytes_max_ = std::max(bytes_max_.load(), static_cast<std::uint32_t>(bytes));
   pieces_max_ = std::max<unsigned>(pieces_max_, static_cast<unsigned>(posted.pieces.size()));

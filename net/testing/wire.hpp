@@ -29,6 +29,7 @@ struct CardOptions {
   unsigned first_core = 0, cores = 1;
   MacAddress mac{0x02, 0, 0, 0, 0, 1};
   unsigned ring_frames = 256, pieces_max = 40;
+  std::uint32_t frame_bytes_max = 1514;       ///< without FCS
   std::uint32_t receive_buffer_bytes = 2048;  ///< a longer frame, as RSC makes, arrives in several buffers
   bool checksum_offload = true;
   bool checks_fragments = false;            ///< wrongly reports every fragment's layer 4 checksum as good

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Ethernet, ARP, IPv4, TCP and UDP frames as bytes, valid or not: the caller sets every field. Formats: RFC 826, 791, 9293, 768."""
+"""Ethernet, ARP, IPv4, TCP, UDP and IPv6 frames as bytes, valid or not: the caller sets every field. Formats: RFC 826, 791, 9293, 768,
+8200, 4861."""
 
 import socket
 import struct
 from dataclasses import dataclass
 
-ETHERTYPE_IP, ETHERTYPE_ARP = 0x0800, 0x0806
-PROTOCOL_TCP, PROTOCOL_UDP = 6, 17
+from tools.checksums import checksum, transport_checksum
+
+ETHERTYPE_IP, ETHERTYPE_ARP, ETHERTYPE_IPV6 = 0x0800, 0x0806, 0x86DD
+PROTOCOL_TCP, PROTOCOL_UDP, PROTOCOL_ICMPV6 = 6, 17, 58
+ROUTER_ADVERTISEMENT = 134
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 SEQUENCE_MASK = 0xFFFFFFFF
 # Payload of an IP fragment: a multiple of 8, as RFC 791 requires, that fits into 1,500 bytes.
@@ -26,16 +30,6 @@ class Segment:
     flags: int
     window: int
     payload: bytes
-
-
-def checksum(data: bytes) -> int:
-    """Returns the Internet checksum (RFC 1071)."""
-    if len(data) % 2:
-        data += b"\0"
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
 
 
 def ethernet(destination: bytes, source: bytes, ethertype: int, payload: bytes) -> bytes:
@@ -66,13 +60,32 @@ def tcp(
     sequence, acknowledgement = sequence & SEQUENCE_MASK, acknowledgement & SEQUENCE_MASK
     offset = (20 + len(options)) // 4 << 4
     segment = _TCP.pack(source[1], destination[1], sequence, acknowledgement, offset, flags, window, 0, 0) + options + payload
-    pseudo = socket.inet_aton(source[0]) + socket.inet_aton(destination[0]) + struct.pack("!HH", PROTOCOL_TCP, len(segment))
-    return segment[:16] + struct.pack("!H", checksum(pseudo + segment)) + segment[18:]
+    value = transport_checksum(PROTOCOL_TCP, socket.inet_aton(source[0]), socket.inet_aton(destination[0]), segment)
+    return segment[:16] + struct.pack("!H", value) + segment[18:]
 
 
 def udp(source: tuple[str, int], destination: tuple[str, int], payload: bytes) -> bytes:
     """Returns a datagram without a checksum, which IPv4 allows."""
     return struct.pack("!HHHH", source[1], destination[1], 8 + len(payload), 0) + payload
+
+
+def icmpv6(source: str, destination: str, message: bytes, *, hops: int = 255) -> bytes:
+    """Returns a packet of IPv6 with an ICMPv6 message, whose checksum is filled in."""
+    addresses = socket.inet_pton(socket.AF_INET6, source) + socket.inet_pton(socket.AF_INET6, destination)
+    pseudo = addresses + struct.pack("!II", len(message), PROTOCOL_ICMPV6)
+    message = message[:2] + struct.pack("!H", checksum(pseudo + message)) + message[4:]
+    return struct.pack("!IHBB", 6 << 28, len(message), PROTOCOL_ICMPV6, hops) + addresses + message
+
+
+def router_advertisement(mac: bytes, router: str, prefix: str, *, mtu: int, lifetime_seconds: int = 1800) -> bytes:
+    """Returns a frame to all nodes (RFC 4861, 4.2). `router`: its link-local address. `prefix`: of 64 bits, on link, for addresses."""
+    source = struct.pack("!BB6s", 1, 1, mac)
+    link = struct.pack("!BBHI", 5, 1, 0, mtu)
+    on_link_and_autonomous = 0xC0
+    of_prefix = struct.pack("!BBBBIII", 3, 4, 64, on_link_and_autonomous, 2 * lifetime_seconds, lifetime_seconds, 0)
+    of_prefix += socket.inet_pton(socket.AF_INET6, prefix)
+    message = struct.pack("!BBHBBHII", ROUTER_ADVERTISEMENT, 0, 0, 64, 0, lifetime_seconds, 0, 0) + source + link + of_prefix
+    return ethernet(bytes.fromhex("333300000001"), mac, ETHERTYPE_IPV6, icmpv6(router, "ff02::1", message))
 
 
 def mss_option(mss: int) -> bytes:

@@ -54,6 +54,15 @@ def test_the_good_script_passes(tmp_path):
     assert failure_of(GOOD, tmp_path) is None
 
 
+# `drain` takes the first number from the SYN-ACK, so that the ACK is the right one.
+def test_code_keeps_its_names_and_numbers(tmp_path):
+    begin = GOOD[: GOOD.index("+0 accept")]
+    put = 'put("S 0:0(0) win 65535 <mss 1000>"); sent = drain(); put(". 1:1(0) ack 1 win 65535")'
+    check = 'assert sent == 1 and counter("connections_open") == %d'
+    assert failure_of(f"{begin}+0 %{{ {put} }}%\n+.1 %{{ {check % 1} }}%\n", tmp_path) is None
+    assert "the assertion holds" in (failure_of(f"{begin}+0 %{{ {put} }}%\n+.1 %{{ {check % 2} }}%\n", tmp_path) or "")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [

@@ -174,16 +174,25 @@ def sizes(words: Sequence[str]) -> list[int]:
     return series
 
 
-@pytest.mark.parametrize("mode", ["to_1_MB", "streaming", "integrity_to_1_MB"])
-def test_neap_measures_with_neap(mode: str) -> None:
+IPV4 = (["ip=10.0.0.1/24"], ["ip=10.0.0.2/24"], "10.0.0.1")
+IPV6 = (["ip=off", "ip6=fd00:5::1/64"], ["ip=off", "ip6=fd00:5::2/64"], "[fd00:5::1]")
+
+
+@pytest.mark.parametrize(
+    ("mode", "addresses"),
+    [("to_1_MB", IPV4), ("streaming", IPV4), ("integrity_to_1_MB", IPV4), ("integrity_to_1_MB", IPV6)],
+    ids=["to_1_MB", "streaming", "integrity_to_1_MB", "integrity_to_1_MB_over_ipv6"],
+)
+def test_neap_measures_with_neap(mode: str, addresses: tuple[Sequence[str], Sequence[str], str]) -> None:
     """Two machines on this host, their cards joined by a socket. There is no other network and no other program."""
     _, words = MODES[mode]
+    of_server, of_client, peer = addresses
     with tempfile.TemporaryDirectory(prefix="neap-") as directory:
         wire = f"{directory}/wire"
         image = build.image("netpipe")
-        with Machine(image, cores=2, net=f"listen:{wire}", mac="02:82:59:90:00:0a", arguments=["ip=10.0.0.1/24", *words]) as server:
+        with Machine(image, cores=2, net=f"listen:{wire}", mac="02:82:59:90:00:0a", arguments=[*of_server, *words]) as server:
             # The link is up once both machines run, so the server starts to listen only then.
-            client_words = ["ip=10.0.0.2/24", "mode=client", "peer=10.0.0.1:5003", "wait=30s", *words]
+            client_words = [*of_client, "mode=client", f"peer={peer}:5003", "wait=30s", *words]
             with Machine(image, cores=2, net=f"connect:{wire}", mac="02:82:59:90:00:0b", arguments=client_words) as client:
                 assert client.wait_exit(RUN_SECONDS) == SUCCESS, "\n".join(client.lines + server.lines)
                 server.wait_for_line(r"^netpipe: run 1 finished$", 10)

@@ -54,7 +54,7 @@ LINKS = {
     "delay_50_gbit": Link("delay 50 ms, 1 Gbit/s", Network(delay_ms=50, rate_mbps=1000), megabytes=100),
     "delay_50_loss_1": Link("delay 50 ms, loss 1 %", Network(delay_ms=50, loss=0.01), megabytes=5, seeds=9),
     "mtu_576": Link("MTU 576", Network(), megabytes=5, mtu=576),
-    "mtu_9000": Link("MTU 9000 at Linux", Network(), megabytes=5, mtu=9000),
+    "mtu_9000": Link("MTU 9000", Network(), megabytes=5, mtu=9000, neap_words=("mtu=9000",)),
 }
 
 

@@ -22,6 +22,9 @@ class ConnectionState(ctypes.Structure):
         ("unacknowledged_bytes", ctypes.c_uint64),
         ("send_space_bytes", ctypes.c_uint64),
         ("held_bytes", ctypes.c_uint64),
+        ("congestion_window_bytes", ctypes.c_uint64),
+        ("threshold_bytes", ctypes.c_uint64),
+        ("timeout_us", ctypes.c_uint64),
     ]
 
 

@@ -39,6 +39,7 @@ class Runner:
         self.reference_us = 0  # relative times count from here
         self.remote_address = int(ipaddress.IPv4Address(REMOTE))
         self.calls = Calls(self, machine)
+        self.names: dict[str, object] = {}  # of the script's code; they stay from one piece of code to the next
 
     def run(self) -> None:
         """Raises Failed."""
@@ -82,10 +83,10 @@ class Runner:
         self.machine.advance_to_ns(self.base_ns + time_us * 1000)
 
     def _check(self, event: Event, code: str) -> None:
-        names = {"counter": self.machine.counter, "state": self.calls.state, "put": self._put, "drain": self._drain}
-        names |= self.calls.state_of_last()
+        self.names |= {"counter": self.machine.counter, "state": self.calls.state, "put": self._put, "drain": self._drain}
+        self.names |= self.calls.state_of_last()
         try:
-            exec(compile(textwrap.dedent(code.strip("\n")).strip(), str(self.script.path), "exec"), names)
+            exec(compile(textwrap.dedent(code.strip("\n")).strip(), str(self.script.path), "exec"), self.names)
         except AssertionError:
             shown = ", ".join(f"{name}={value}" for name, value in self.calls.state_of_last().items())
             self.fail(event, f"the assertion holds: {code.strip()}", shown or "there is no connection")
@@ -97,10 +98,13 @@ class Runner:
         self.machine.put_packet(self._encoded(parse_packet(text)))
 
     def _drain(self) -> int:
-        """For code: drops the packets that the machine has sent, and returns their number."""
+        """For code: drops the packets that the machine has sent, and returns their number. A SYN among them has the script's number 0."""
         dropped = 0
-        while self.machine.take_packet():
+        while taken := self.machine.take_packet():
             dropped += 1
+            seen = wire.decode(taken[0])
+            if isinstance(seen, Tcp) and seen.ports and seen.flags & FLAGS["S"]:
+                self.flow((seen.ports[1], seen.ports[0])).learn(Tcp(FLAGS["S"], 0, 0, options=None), seen)
         return dropped
 
     # --- Inbound packets -----------------------------------------------------------------------------------------------------------------

@@ -4,21 +4,12 @@
 import ipaddress
 import struct
 
+from tools.checksums import checksum, transport_checksum
 from tools.packetdrill.notation import ECN, FLAGS, Icmp, IpInfo, Option, Packet, Tcp, Udp
 
 TCP, UDP, ICMP = 6, 17, 1
 DONT_FRAGMENT, MORE_FRAGMENTS = 0x4000, 0x2000
 OPTION_CODES = {"eol": 0, "nop": 1, "mss": 2, "wscale": 3, "sackOK": 4, "sack": 5, "TS": 8}
-
-
-def checksum(data: bytes) -> int:
-    """The Internet checksum (RFC 1071)."""
-    if len(data) % 2:
-        data += b"\0"
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
 
 
 def pattern(first: int, length: int, salt: int) -> bytes:
@@ -76,8 +67,8 @@ def _ip(protocol: int, info: IpInfo, source: str, destination: str, body: bytes)
 
 def _transport(protocol: int, source: str, destination: str, body: bytes, at: int, bad: bool) -> bytes:
     """Fills in the checksum at offset `at`."""
-    addresses = ipaddress.IPv4Address(source).packed + ipaddress.IPv4Address(destination).packed
-    value = checksum(addresses + struct.pack("!BBH", 0, protocol, len(body)) + body) ^ (1 if bad else 0)
+    addresses = ipaddress.IPv4Address(source).packed, ipaddress.IPv4Address(destination).packed
+    value = transport_checksum(protocol, *addresses, body) ^ (1 if bad else 0)
     return body[:at] + struct.pack("!H", value) + body[at + 2 :]
 
 
@@ -123,7 +114,7 @@ def decode(data: bytes) -> Packet | str:
         return f"a fragment of an IPv4 packet, {len(data)} bytes"
     if protocol == ICMP and len(body) >= 8:
         return Icmp(body[0], body[1], struct.unpack("!H", body[6:8])[0] if body[:2] == b"\x03\x04" else None, None, info)
-    sum_of = checksum(data[12:20] + struct.pack("!BBH", 0, protocol, len(body)) + body)
+    sum_of = transport_checksum(protocol, data[12:16], data[16:20], body)
     if protocol == UDP and len(body) >= 8:
         return Udp(len(body) - 8, struct.unpack("!HH", body[:4]), info)
     if protocol != TCP or len(body) < 20:

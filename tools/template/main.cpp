@@ -62,7 +62,9 @@ neap::task<int> neap::application(Arguments& arguments) {
     co_await on_core(core, [] { print("hello from core ", this_core()); });
   }
 
-  auto card = co_await ixgbe::open({}, {.reserved_core = observation.control_core, .reserved_port = observation.control_port.value_or(0)});
+  auto card = co_await ixgbe::open({}, {.reserved_core = observation.control_core,
+                                        .reserved_port = observation.control_port.value_or(0),
+                                        .queues = {.frame_bytes_max = address.frame_bytes_max()}});
   if (!card) co_return fail("no network card", card.error());
   auto network = co_await net::up(**card, address);
   if (!network) co_return fail("no network", network.error());

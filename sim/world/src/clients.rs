@@ -6,11 +6,13 @@
 //! microsecond's resolution. That is enough for its timers; frames are handled at the nanosecond at which they arrive.
 //!
 //! A client's own work takes no time. Its timers differ from those of a Linux client: the retransmission time-out is at least 10 ms (Linux:
-//! 200 ms), and a delayed acknowledgement leaves after 5 ms. It sends no selective acknowledgements.
+//! 200 ms), and a delayed acknowledgement leaves after 5 ms. Segments carry timestamps (RFC 7323), as those of a Linux client do. It sends
+//! no selective acknowledgements.
 //!
 //! A client knows the guest's MAC from the start, as from an earlier exchange. Otherwise a question for the address that comes before the
 //! guest is up would cost a second: smoltcp repeats it only then.
 
+use crate::timestamps;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{self, Device, DeviceCapabilities, Medium};
 use smoltcp::socket::tcp;
@@ -61,6 +63,7 @@ impl phy::TxToken for Sending<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, bytes: usize, f: F) -> R {
         let mut frame = vec![0; bytes];
         let result = f(&mut frame);
+        timestamps::sent(&mut frame);
         self.0.push_back(frame);
         result
     }
@@ -143,7 +146,8 @@ impl Host {
     }
 
     /// A frame has arrived. `poll` handles it.
-    pub fn receive(&mut self, frame: Vec<u8>) {
+    pub fn receive(&mut self, mut frame: Vec<u8>) {
+        timestamps::arrived(&mut frame);
         self.frames.arrived.push_back(frame);
         self.is_dirty = true;
     }
@@ -151,6 +155,7 @@ impl Host {
     /// Handles arrived frames, due timers, and the data that was written to sockets.
     pub fn poll(&mut self, now_ns: u64) {
         let now = instant(now_ns);
+        timestamps::set_clock(now_ns);
         self.is_dirty = false;
         self.interface.poll(now, &mut self.frames, &mut self.sockets);
         let Self { sockets, retired, .. } = self;
@@ -163,11 +168,7 @@ impl Host {
         });
         self.next_ns = self.interface.poll_at(now, &self.sockets).map(|at| {
             let at_ns = at.total_micros().max(0) as u64 * 1000;
-            if at_ns > now_ns {
-                at_ns
-            } else {
-                now_ns + POLL_INTERVAL_NS
-            }
+            if at_ns > now_ns { at_ns } else { now_ns + POLL_INTERVAL_NS }
         });
     }
 
@@ -190,6 +191,7 @@ impl Host {
         let buffer = |bytes| tcp::SocketBuffer::new(vec![0; bytes]);
         let mut socket = tcp::Socket::new(buffer(receive_bytes), buffer(send_bytes));
         socket.set_nagle_enabled(false);
+        socket.set_tsval_generator(Some(timestamps::clock_ms));
         socket.set_ack_delay(Some(ACKNOWLEDGEMENT_DELAY));
         socket.set_congestion_control(tcp::CongestionControl::Cubic);
         self.sockets.add(socket)

@@ -32,4 +32,5 @@ pub mod stage;
 pub mod start;
 pub mod steering;
 pub mod switch;
+mod timestamps;
 pub mod world;

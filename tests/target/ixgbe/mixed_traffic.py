@@ -15,10 +15,9 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hostile.frames import checksum
-
 from tests.target.ixgbe.echo import Echo
 from tests.target.ixgbe.echo_frames import CARD_IP, CARD_MAC, ECHO, PEER_IP, PEER_MAC, SET, setting_frame, tcp_frame, udp_echoed, udp_frame
+from tools.checksums import checksum
 
 PAUSE = b"\x88\x08"
 ARP_REQUEST = struct.pack(">HHBBH", 1, 0x0800, 6, 4, 1)

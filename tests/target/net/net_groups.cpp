@@ -71,7 +71,7 @@ struct Groups {
 neap::task<int> neap::application(Arguments& arguments) {
   const net::AddressSetting address = net::AddressSetting::from(arguments);
   arguments.finish();
-  auto card = co_await ixgbe::open();
+  auto card = co_await ixgbe::open({}, {.queues = {.frame_bytes_max = address.frame_bytes_max()}});
   if (!card) {
     print("net_groups: ", card.error().message);
     co_return 1;
