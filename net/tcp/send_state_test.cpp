@@ -131,6 +131,7 @@ TEST_F(Sender, ThePeersWindowIsNeverExceeded) {
 TEST_F(Sender, TheSettingBoundsTheBytesInFlight) {
   const Settings before = std::exchange(settings, {.send_bytes_max = 64'000});
   establish();
+  state.last_sent_us = static_cast<std::uint32_t>(now_us);  // not idle
   state.cwnd = 200 * mss;
   EXPECT_EQ(state.room(now_us, 100 * mss), 64 * mss);
   send(64 * mss);
