@@ -15,7 +15,7 @@ Result<void> Connection::send(Buffer&& data) {
   ConnectionState& self = ConnectionState::of(*this);
   require(this_core() == self.core_, "a connection is used on its own core", self.core_);
   if (self.gone() || self.end_wanted_ || self.abort_wanted_) return failure(ErrorCode::closed, "the connection is closed");
-  if (data.bytes() > send_space_bytes()) {
+  if (data.bytes() + unacknowledged_bytes() > send_queue_bytes_max && data.bytes() > send_space_bytes()) {
     self.wanted_bytes_ = static_cast<std::uint32_t>(std::min(data.bytes(), send_queue_bytes_max));
     return failure(ErrorCode::full, "too many bytes are unacknowledged", data.bytes());
   }
@@ -27,7 +27,14 @@ Result<void> Connection::send(Buffer&& data) {
 std::size_t Connection::held_bytes() const noexcept { return ConnectionState::of(*this).memory_held(); }
 
 std::size_t Connection::send_space_bytes() const noexcept {
-  return send_queue_bytes_max - std::min(send_queue_bytes_max, unacknowledged_bytes());
+  const std::size_t unacknowledged = unacknowledged_bytes(), limit = ConnectionState::of(*this).send_queue_limit();
+  return limit - std::min(limit, unacknowledged);
+}
+
+std::size_t ConnectionState::send_queue_limit() const noexcept {
+  if (send_.flow == nullptr) [[likely]]
+    return send_queue_bytes_max;
+  return std::max<std::size_t>(send_queue_bytes_max, std::min(send_.send_bytes_wanted(), tcp::settings.send_bytes_max));
 }
 
 std::size_t Connection::unacknowledged_bytes() const noexcept {

@@ -140,6 +140,8 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   }
   /// The bytes of payload that were sent and are not acknowledged.
   [[nodiscard]] std::size_t sent_bytes() const noexcept { return send_.nxt - send_.una - numbers_without_bytes(); }
+  /// The bound of the bytes that are queued, or sent and not acknowledged.
+  [[nodiscard]] std::size_t send_queue_limit() const noexcept;
   /// Bytes that wait to be sent.
   [[nodiscard]] std::size_t waiting_bytes() const noexcept { return queued_.bytes() + (ready_ != nullptr ? ready_->bytes : 0); }
   /// `Connection::held_bytes`.

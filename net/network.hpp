@@ -79,7 +79,8 @@ class ConnectionHandler {
 
 class Connection {
  public:
-  /// The maximum sum of queued and unacknowledged bytes.
+  /// The maximum sum of queued and unacknowledged bytes. For a transfer whose congestion window needs more, the maximum is twice the
+  /// window, up to the setting `tcp_send`.
   static constexpr std::size_t send_queue_bytes_max = 2 * 1024 * 1024;
   /// Pieces up to this size are copied, which is cheaper than a reference. Larger pieces are sent without a copy, unless all queued bytes
   /// fit one frame: that frame has a copy of them.

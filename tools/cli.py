@@ -246,8 +246,10 @@ def _parser() -> Parser:
         "--linux", dest="with_linux", action="store_true", help="`request`: Linux's memcached under the same load beside each row"
     )
     bench.add_argument("--megabytes", type=float, metavar="N", help="`network`: of each transfer (as each row needs)")
-    bench.add_argument("--seeds", type=int, metavar="N", help="`network`: repeats of each transfer, each with its own losses (3)")
-    bench.add_argument("--congestion", choices=("cubic", "reno"), help="`network`: TCP's congestion control of Linux (cubic)")
+    bench.add_argument(
+        "--seeds", type=int, metavar="N", help="`network`: repeats of each transfer, each with its own losses (as each row needs)"
+    )
+    bench.add_argument("--congestion", choices=("cubic", "reno"), help="`network`: TCP's congestion control of both systems (cubic)")
     bench.add_argument("--word", dest="words", action="append", metavar="KEY=VALUE", help="`network`: a word for Neap's image; repeatable")
 
     compare = command("compare", _call, "Run one workload file on several arms, Neap and Linux; an interrupted comparison goes on.")

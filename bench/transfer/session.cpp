@@ -18,6 +18,7 @@ void Session::received(net::Buffer data) {
 
 void Session::writable() {
   if (state_ == State::sending) send_blocks();
+  if (state_ == State::answering) end();
 }
 
 void Session::take_request(net::Buffer& data) {
@@ -68,27 +69,34 @@ void Session::count(net::Buffer& data) {
 }
 
 void Session::send_blocks() {
-  while (left_bytes_ != 0) {
+  while (pass_unsent()) {
+    if (left_bytes_ == 0) {
+      const std::uint64_t sum = sent_sum_.value();
+      return answer(std::as_bytes(std::span(&sum, 1)));
+    }
     const std::size_t bytes = static_cast<std::size_t>(std::min<std::uint64_t>(block_bytes, left_bytes_));
-    if (connection().send_space_bytes() < bytes) return;  // `writable` follows
     auto block = std::make_unique<std::vector<std::byte>>(bytes);
     words_.fill(*block, sent_sum_);
     const std::span<const std::byte> span(*block);
-    auto buffer =
+    unsent_ =
         net::Buffer::reference(span, [](void* owner) noexcept { delete static_cast<std::vector<std::byte>*>(owner); }, block.release());
-    if (buffer.empty()) throw std::bad_alloc();
-    if (!connection().send(std::move(buffer)).has_value()) return;  // the connection has ended, because there was room
+    if (unsent_.empty()) throw std::bad_alloc();
     left_bytes_ -= bytes;
   }
-  const std::uint64_t sum = sent_sum_.value();
-  answer(std::as_bytes(std::span(&sum, 1)));
 }
+
+bool Session::pass_unsent() { return unsent_.empty() || connection().send(std::move(unsent_)).has_value(); }
 
 /// Sends the last bytes, and the end of the stream. The peer may take any time for them, so the connection is not closed.
 void Session::answer(std::span<const std::byte> bytes) {
-  if (connection().send_space_bytes() < bytes.size()) return;  // `writable` follows
+  state_ = State::answering;
+  unsent_ = net::Buffer::copy(bytes);
+  end();
+}
+
+void Session::end() {
+  if (!pass_unsent()) return;
   state_ = State::answered;
-  if (!connection().send_copy(bytes)) return connection().abort();
   connection().end_sending();
 }
 

@@ -2,7 +2,7 @@
 // The server's end of one transfer.
 //
 // The stack is what is measured, so a session keeps nothing back: received bytes are summed and released in place, and blocks to be sent
-// are made whenever the connection has room.
+// are made as long as the connection has room.
 #pragma once
 
 #include <array>
@@ -24,13 +24,16 @@ class Session final : public net::ConnectionHandler {
   void writable() override;
 
  private:
-  enum class State : std::uint8_t { request, receiving, sending, answered };
+  enum class State : std::uint8_t { request, receiving, sending, answering, answered };
 
   void take_request(net::Buffer& data);
   void begin();
   void count(net::Buffer& data);
   void send_blocks();
   void answer(std::span<const std::byte> bytes);
+  /// Sends `unsent_`. Returns false if the connection has no room for it. `writable` follows then.
+  [[nodiscard]] bool pass_unsent();
+  void end();
   [[nodiscard]] static Status status() noexcept;
 
   State state_ = State::request;
@@ -42,6 +45,7 @@ class Session final : public net::ConnectionHandler {
   ByteSum received_sum_;
   Sum sent_sum_;
   Words words_{0};
+  net::Buffer unsent_;  ///< the connection had no room for these bytes
 };
 
 }  // namespace neap::bench

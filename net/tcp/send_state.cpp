@@ -83,7 +83,8 @@ std::uint32_t SendState::room(std::uint64_t now_us, std::uint32_t queued) noexce
   const auto now = static_cast<std::uint32_t>(now_us);
   if (head == nullptr && now - last_sent_us > round_trip.rto_us) restart_after_idle(now);
   const std::uint32_t outstanding = nxt - una, flight = in_flight();
-  const std::uint32_t by_window = window - std::min(window, outstanding), by_congestion = cwnd - std::min(cwnd, flight);
+  const std::uint32_t permitted = std::min(window, settings.send_bytes_max);
+  const std::uint32_t by_window = permitted - std::min(permitted, outstanding), by_congestion = cwnd - std::min(cwnd, flight);
   if (queued + mss > by_congestion && by_congestion <= by_window && make_flow(now_us)) flow->limited = true;
   const std::uint32_t usable = std::min(by_window, by_congestion);
   std::uint32_t bytes = queued;

@@ -163,8 +163,11 @@ class SendState {
   void change_mss(std::uint32_t new_mss, std::uint64_t now_us) noexcept;
   /// RFC 6069: ICMP says that the path is broken, so the last time-out did not mean congestion. Halves the time-out again.
   void revert_backoff(std::uint64_t now_us) noexcept;
-  /// Bytes that the connection should be able to keep unacknowledged: twice the window, so that it can grow.
-  [[nodiscard]] std::uint32_t send_bytes_wanted() const noexcept { return cwnd > (1U << 30) ? 1U << 31 : 2 * cwnd; }
+  /// Bytes that the connection should be able to keep unacknowledged: twice the window, so that it can grow. After a loss it is the window
+  /// from before, because the bytes behind the lost ones are not acknowledged yet.
+  [[nodiscard]] std::uint32_t send_bytes_wanted() const noexcept {
+    return 2 * std::min(std::max(cwnd, flow != nullptr ? flow->prior_window : 0), window_bytes_max);
+  }
 
   std::uint32_t una = 0;         ///< SND.UNA
   std::uint32_t nxt = 0;         ///< SND.NXT

@@ -128,6 +128,17 @@ TEST_F(Sender, ThePeersWindowIsNeverExceeded) {
   EXPECT_EQ(state.room(now_us, 400), 400U);
 }
 
+TEST_F(Sender, TheSettingBoundsTheBytesInFlight) {
+  const Settings before = std::exchange(settings, {.send_bytes_max = 64'000});
+  establish();
+  state.last_sent_us = static_cast<std::uint32_t>(now_us);  // not idle
+  state.cwnd = 200 * mss;
+  EXPECT_EQ(state.room(now_us, 100 * mss), 64 * mss);
+  send(64 * mss);
+  EXPECT_EQ(state.room(now_us, 100 * mss), 0U);
+  settings = before;
+}
+
 TEST_F(Sender, AHalfOfTheLargestWindowIsNotSilly) {
   establish({}, true, 900);
   EXPECT_EQ(state.room(now_us, 100 * mss), 900U);
@@ -197,6 +208,20 @@ TEST_F(Sender, ThreeReportedSegmentsMeanALoss) {
   EXPECT_EQ(acknowledge(6'000), 6'000U);
   EXPECT_NEAR(state.cwnd, 7 * mss, mss / 2);
   EXPECT_EQ(state.flow->phase, Phase::open);
+}
+
+// Bytes behind a lost segment stay unacknowledged for a round trip, and new ones must follow them. A bound by the reduced window would stop
+// the sender until the end of recovery.
+TEST_F(Sender, ALossDoesNotShrinkTheQueue) {
+  establish();
+  state.cwnd = 100 * mss;
+  EXPECT_EQ(state.send_bytes_wanted(), 200 * mss);
+  send_segments(100);
+  now_us += 10'000;
+  acknowledge(0, {{1'000, 4'000}});
+  ASSERT_EQ(state.flow->phase, Phase::recovery);
+  EXPECT_EQ(state.ssthresh, 70 * mss);
+  EXPECT_EQ(state.send_bytes_wanted(), 200 * mss);
 }
 
 TEST_F(Sender, ASegmentThatIsLateIsAwaitedForAQuarterOfTheRoundTrip) {

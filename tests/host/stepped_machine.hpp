@@ -46,7 +46,8 @@ class SteppedMachine {
   static void run_core(unsigned high, unsigned low);
   void resume();
 
-  static constexpr std::size_t stack_bytes = 1 << 20;
+  // The address sanitizer clears a stack's shadow at each switch, by a system call if the stack has 512 KiB or more.
+  static constexpr std::size_t stack_bytes = 256 << 10;
   std::uint64_t now_ns_;
   ManualClock clock_;
   std::unique_ptr<std::byte[]> stack_ = std::make_unique<std::byte[]>(stack_bytes);

@@ -24,7 +24,6 @@ from tools.model.experiment import System
 from tools.model.transfer import MTU_USUAL, Network, Outcome, Setting, Transfer
 
 TARGET = 0.95
-SEEDS = 3
 DIRECTIONS = ("out", "in")
 ARMS = ("neap", "linux")
 MEGABYTES_MAX = 10_000
@@ -32,26 +31,28 @@ MEGABYTES_MAX = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A row. megabytes: of a transfer; docs/bad-links.md says how each was found. mtu: of Linux. neap_words: further words of the image."""
+    """A row. megabytes: of a transfer; docs/bad-links.md says how each was found. seeds: without losses by chance, one is enough. mtu: of
+    Linux. neap_words: further words of the image."""
 
     about: str
     network: Network
     megabytes: float = 10
+    seeds: int = 1
     mtu: int = MTU_USUAL
     neap_words: Sequence[str] = ()
 
 
 LINKS = {
     "clean": Link("no impairment", Network(), megabytes=5),
-    "loss_0.1": Link("loss 0.1 %", Network(loss=0.001)),
-    "loss_1": Link("loss 1 %", Network(loss=0.01), megabytes=30),
-    "loss_5": Link("loss 5 %", Network(loss=0.05), megabytes=50),
-    "reorder_5": Link("reordering 5 %, by up to 2 ms", Network(reorder=0.05)),
-    "duplicate_2": Link("duplication 2 %", Network(duplicate=0.02), megabytes=5),
+    "loss_0.1": Link("loss 0.1 %", Network(loss=0.001), seeds=3),
+    "loss_1": Link("loss 1 %", Network(loss=0.01), megabytes=20, seeds=3),
+    "loss_5": Link("loss 5 %", Network(loss=0.05), megabytes=10, seeds=9),
+    "reorder_5": Link("reordering 5 %, by up to 2 ms", Network(reorder=0.05), seeds=3),
+    "duplicate_2": Link("duplication 2 %", Network(duplicate=0.02), megabytes=5, seeds=3),
     "delay_10": Link("delay 10 ms", Network(delay_ms=10), megabytes=50),
     "delay_50": Link("delay 50 ms", Network(delay_ms=50), megabytes=100),
     "delay_50_gbit": Link("delay 50 ms, 1 Gbit/s", Network(delay_ms=50, rate_mbps=1000), megabytes=100),
-    "delay_50_loss_1": Link("delay 50 ms, loss 1 %", Network(delay_ms=50, loss=0.01), megabytes=20),
+    "delay_50_loss_1": Link("delay 50 ms, loss 1 %", Network(delay_ms=50, loss=0.01), megabytes=5, seeds=9),
     "mtu_576": Link("MTU 576", Network(), megabytes=5, mtu=576),
     "mtu_9000": Link("MTU 9000", Network(), megabytes=5, mtu=9000, neap_words=("mtu=9000",)),
 }
@@ -64,13 +65,19 @@ class Run:
     arm: str
     links: tuple[str, ...]
 
-    def steps(self, seeds: int, megabytes: float | None) -> list[Transfer]:
+    def steps(self, seeds: int | None, megabytes: float | None) -> list[Transfer]:
+        """None: as each row has it."""
         found = []
-        for name, seed, direction in itertools.product(self.links, range(1, seeds + 1), DIRECTIONS):
+        for name in self.links:
             link = LINKS[name]
             count = round((megabytes or link.megabytes) * 1e6)
-            found.append(Transfer(step_name(name, direction, seed), link.network, direction == "out", count, seed))
+            for direction, seed in itertools.product(DIRECTIONS, seeds_of(name, seeds)):
+                found.append(Transfer(step_name(name, direction, seed), link.network, direction == "out", count, seed))
         return found
+
+
+def seeds_of(link: str, seeds: int | None) -> range:
+    return range(1, (LINKS[link].seeds if seeds is None else seeds) + 1)
 
 
 def step_name(link: str, direction: str, seed: int) -> str:
@@ -94,12 +101,12 @@ def chosen(selection: Selection) -> list[str]:
 
 
 def rows(selection: Selection) -> list[Row]:
-    seeds = SEEDS if selection.seeds is None else selection.seeds
-    if not 1 <= seeds <= 1000:
+    seeds = selection.seeds
+    if seeds is not None and not 1 <= seeds <= 1000:
         raise UsageError(f"--seeds takes a number from 1 to 1000, not {seeds}")
     if selection.megabytes is not None and not 0.001 <= selection.megabytes <= MEGABYTES_MAX:
         raise UsageError(f"--megabytes takes a number from 0.001 to {MEGABYTES_MAX}, not {selection.megabytes:g}")
-    setting = Setting(congestion=selection.congestion, neap_words=words(selection.words))
+    setting = Setting(congestion=selection.congestion, neap_words=words(selection.words, selection.congestion))
     setting.check()
     links = chosen(selection)
     modelled.prepare()
@@ -111,13 +118,13 @@ def rows(selection: Selection) -> list[Row]:
     return rows_of(links, outcomes, setting.congestion, seeds)
 
 
-def words(given: Sequence[str]) -> list[str]:
-    """The words of the image: those of `./neap compare`, with `given` in their place."""
+def words(given: Sequence[str], congestion: str) -> list[str]:
+    """The words of the image: those of `./neap compare` and Linux's congestion control, with `given` in their place."""
     names = {word.partition("=")[0] for word in given}
-    return [*(word for word in transfer.NEAP_WORDS if word.partition("=")[0] not in names), *given]
+    return [*(word for word in (*transfer.NEAP_WORDS, f"tcp_congestion={congestion}") if word.partition("=")[0] not in names), *given]
 
 
-def measure(one: Run, setting: Setting, image: System, seeds: int, megabytes: float | None) -> Mapping[str, Outcome]:
+def measure(one: Run, setting: Setting, image: System, seeds: int | None, megabytes: float | None) -> Mapping[str, Outcome]:
     """The outcomes of one boot by name. If the run ended early, the transfers that it had not finished have failed for that reason."""
     link = LINKS[one.links[0]]
     wanted = dataclasses.replace(setting, mtu=link.mtu, neap_words=[*setting.neap_words, *link.neap_words])
@@ -135,14 +142,14 @@ def measure(one: Run, setting: Setting, image: System, seeds: int, megabytes: fl
         return transfer.outcomes(steps, console, failure.message)
 
 
-def rows_of(links: Sequence[str], found: Mapping[tuple[str, str], Outcome], congestion: str, seeds: int) -> list[Row]:
+def rows_of(links: Sequence[str], found: Mapping[tuple[str, str], Outcome], congestion: str, seeds: int | None) -> list[Row]:
     """Two rows for each link and direction: the goodput of Neap with that of Linux as its peer, and the ratio. `found`: by arm and name."""
     made = []
     for link, direction in itertools.product(links, DIRECTIONS):
         rates: dict[str, float | None] = {}
         why = spread = ""
         for arm in ARMS:
-            outcomes = [found[arm, step_name(link, direction, seed)] for seed in range(1, seeds + 1)]
+            outcomes = [found[arm, step_name(link, direction, seed)] for seed in seeds_of(link, seeds)]
             failed = next((one.failed for one in outcomes if one.failed), "")
             if failed:
                 why = why or f"{arm}: {failed}"

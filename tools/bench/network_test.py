@@ -65,15 +65,19 @@ def test_patterns_choose_links_and_both_directions_are_run() -> None:
     with pytest.raises(UsageError, match="no row .* matches speed"):
         network.chosen(Selection(["speed"]))
     steps = Run("neap", ("loss_1",)).steps(2, 0.5)
-    assert [step.name for step in steps] == [f"loss_1.{name}" for name in ("out.1", "in.1", "out.2", "in.2")]
+    assert [step.name for step in steps] == [f"loss_1.{name}" for name in ("out.1", "out.2", "in.1", "in.2")]
     assert {step.byte_count for step in steps} == {500_000}
     assert steps == Run("linux", ("loss_1",)).steps(2, 0.5), "both arms have the same steps and seeds"
     assert Run("neap", ("delay_50",)).steps(1, None)[0].byte_count == LINKS["delay_50"].megabytes * 1e6
+    for name, link in LINKS.items():
+        by_chance = link.network.loss or link.network.reorder or link.network.duplicate
+        assert len(Run("neap", (name,)).steps(None, None)) == 2 * link.seeds and (link.seeds == 1) != bool(by_chance), name
 
 
 def test_a_word_takes_the_place_of_the_usual_one() -> None:
-    assert network.words([]) == list(transfer.NEAP_WORDS)
-    assert network.words(["itr=2us", "tso=copy"]) == ["pstate=38", "idle=menu", "itr=2us", "tso=copy"]
+    assert network.words([], "reno") == [*transfer.NEAP_WORDS, "tcp_congestion=reno"]
+    assert network.words(["itr=2us", "tso=copy"], "cubic") == ["pstate=38", "idle=menu", "tcp_congestion=cubic", "itr=2us", "tso=copy"]
+    assert network.words(["tcp_congestion=dctcp"], "cubic")[-1] == "tcp_congestion=dctcp"
 
 
 def test_links_with_equal_settings_share_a_boot() -> None:
