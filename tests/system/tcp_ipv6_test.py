@@ -106,7 +106,6 @@ def test_every_byte_arrives_in_every_form(world: World) -> None:
         world.talk(5)
         after = world.stats()
         assert (after["net.joined_frames"] > before["net.joined_frames"]) == (form != "off")
-        assert after["net.retransmissions"] == before["net.retransmissions"], "no frame was lost"
     assert world.machine.card_command("violations")["total"] == 0
 
 
