@@ -192,7 +192,7 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   }
 
   template <typename Call>
-  void call_handler(Call call) noexcept {
+  [[gnu::always_inline]] void call_handler(Call call) noexcept {
     try {
       call(*handler_);
     } catch (const std::bad_alloc&) {

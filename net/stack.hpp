@@ -232,7 +232,7 @@ class Stack final : public FrameReceiver {
     end_of_event_.request();
   }
   /// As `mark_dirty`, in an event whose end this stack has requested already.
-  void mark_dirty_at_receipt(ConnectionState& connection) noexcept {
+  [[gnu::always_inline]] void mark_dirty_at_receipt(ConnectionState& connection) noexcept {
     if (!is_queued<QueueLink>(connection)) dirty_.push_back(connection);
   }
   static void release_chain(ReceiveBuffer* frame) noexcept;

@@ -99,7 +99,9 @@ std::uint32_t SendState::room(std::uint64_t now_us, std::uint32_t queued) noexce
       // near, the sender waits for a third of the window. What an event may send, it sends, even in several calls.
       constexpr std::uint32_t recent_us = 1'000;
       const std::uint32_t since_us = now - last_sent_us;
-      const bool near = since_us != 0 && since_us < recent_us && now - head->sent_us >= round_trip.smoothed_us() / 2;
+      const LeastRoundTrip& least = flow->least_round_trip;
+      const std::uint32_t usual_us = least.known() ? least.us() : round_trip.smoothed_us();
+      const bool near = since_us != 0 && since_us < recent_us && now - head->sent_us >= usual_us / 2;
       if (near && 3 * std::uint64_t{bytes} < std::min(window, cwnd)) return 0;
     }
   }
