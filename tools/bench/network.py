@@ -52,7 +52,7 @@ LINKS = {
     "delay_10": Link("delay 10 ms", Network(delay_ms=10), megabytes=50),
     "delay_50": Link("delay 50 ms", Network(delay_ms=50), megabytes=100),
     "delay_50_gbit": Link("delay 50 ms, 1 Gbit/s", Network(delay_ms=50, rate_mbps=1000), megabytes=100),
-    "delay_50_loss_1": Link("delay 50 ms, loss 1 %", Network(delay_ms=50, loss=0.01), megabytes=5, seeds=9),
+    "delay_50_loss_1": Link("delay 50 ms, loss 1 %", Network(delay_ms=50, loss=0.01), megabytes=20, seeds=5),
     "mtu_576": Link("MTU 576", Network(), megabytes=5, mtu=576),
     "mtu_9000": Link("MTU 9000", Network(), megabytes=5, mtu=9000, neap_words=("mtu=9000",)),
 }
