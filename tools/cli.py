@@ -190,14 +190,8 @@ def _parser() -> Parser:
     soak.add_argument("--starts", type=int, metavar="N", help="of starts: number of starts (50)")
     soak.add_argument("--busy", type=int, metavar="N", help="of starts: processes that compute meanwhile (8)")
     soak.add_argument("--bytes", dest="count", type=int, metavar="N", help="of protocols: bytes of each protocol (100000000)")
-    soak.add_argument(
-        "--part",
-        dest="parts",
-        action="append",
-        default=[],
-        metavar="PART",
-        help="of network: rounds, flood, churn, crowd or fuzz; repeatable",
-    )
+    parts = "of network: rounds, flood, churn, crowd or fuzz; repeatable"
+    soak.add_argument("--part", dest="parts", action="append", default=[], metavar="PART", help=parts)
 
     ctl = command("ctl", _call, "Send lines to a machine's control server and print its answers.", builds=False)
     _add_target(ctl)
