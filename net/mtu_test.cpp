@@ -20,6 +20,7 @@ constexpr std::uint16_t service_port = 7;
 /// Two machines whose frames are recorded. The frames of one go to the other unchanged.
 class Mtu : public ::testing::Test {
  protected:
+  ~Mtu() override { world_.reset(); }  // before the frames that its cards still record
   void make(std::uint16_t server_mtu, std::uint16_t client_mtu, std::uint32_t tso_bytes_max = 0, bool ipv6 = false) {
     world_.reset();
     from_server_.clear();
@@ -31,8 +32,8 @@ class Mtu : public ::testing::Test {
     options.ipv6 = ipv6;
     world_ = std::make_unique<TwoMachines>(options);
     EXPECT_EQ(world_->server->mtu(), server_mtu);
-    watch(world_->server_card, from_server_);
-    watch(world_->client_card, from_client_);
+    watch(world_->server_card, 0, from_server_);
+    watch(world_->client_card, world_->client_core, from_client_);
   }
   /// Sends `bytes` from the client, which the server echoes.
   void exchange(std::size_t bytes, bool by_reference, std::size_t piece_bytes) {
@@ -78,11 +79,14 @@ class Mtu : public ::testing::Test {
   std::unique_ptr<TwoMachines> world_;
 
  private:
-  void watch(WireCard& card, std::vector<Bytes>& frames) {
-    card.tap([this, &frames](const Bytes& frame) {
-      const std::lock_guard guard(lock_);
-      frames.push_back(frame);
-      return true;
+  /// Watches the frames of a card with one core. With IPv6, the core sends some by itself, so the watch begins on that core.
+  void watch(WireCard& card, unsigned core, std::vector<Bytes>& frames) {
+    world_->machine.on(core, [&] {
+      card.tap([this, &frames](const Bytes& frame) {
+        const std::lock_guard guard(lock_);
+        frames.push_back(frame);
+        return true;
+      });
     });
   }
 
