@@ -67,7 +67,7 @@ def policy_of(client: control_client.Control) -> list[dict[str, str]]:
     """Returns one dictionary of settings per core."""
     answer = client.ask("policy")
     assert answer.startswith("ok generation="), answer
-    return [dict(word.split("=") for word in part.split()[1:]) for part in answer.split("; ")[1:] if not part.startswith("card ")]
+    return [dict(word.split("=") for word in part.split()[1:]) for part in answer.split("; ")[1:] if part[0].isdigit()]
 
 
 def load(machine: Machine, requests: int) -> None:

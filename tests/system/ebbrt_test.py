@@ -63,7 +63,7 @@ def settings(server: ObservedServer) -> list[dict[str, str]]:
     """Returns one dictionary of settings per core."""
     with server.control() as control:
         parts = control.ok_answer("policy").split("; ")[1:]
-    return [dict(word.split("=") for word in part.split()[1:]) for part in parts if not part.startswith("card ")]
+    return [dict(word.split("=") for word in part.split()[1:]) for part in parts if part[0].isdigit()]
 
 
 def intervals_ns(server: ObservedServer) -> dict[int, int]:
