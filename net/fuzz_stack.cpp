@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // A fuzzer of one stack. Raw frames simulate many hostile peers, while applications run and well-behaved clients must be served.
 //
-// One input is a machine of one core, with IPv4 and IPv6 and a low memory limit (stack_memory.hpp). The hostile peers send everything that a
-// peer can send: floods of SYNs and forged cookies, gaps, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP of
-// both versions, UDP. In every check well-behaved clients, one of them of control, exchange bytes, each on an open and on a new connection,
-// while the clock does not advance. Each check also compares the stack's count of held memory with the allocated memory. The count falls by
-// the bytes that a peer acknowledges, but memory is freed in whole blocks. So applications send small blocks, and the comparison allows one
-// block for each connection. At the end all peers are reset, and then no memory may be held.
+// One input is a machine of one core, with IPv4 and IPv6 and a low memory limit (stack_memory.hpp). The hostile peers send everything that
+// a peer can send: floods of SYNs and forged cookies, gaps, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP
+// of both versions, UDP. In every check well-behaved clients, one of them of control, exchange bytes, each on an open and on a new
+// connection, while the clock does not advance. Each check also compares the stack's count of held memory with the allocated memory. The
+// count falls by the bytes that a peer acknowledges, but memory is freed in whole blocks. So applications send small blocks, and the
+// comparison allows one block for each connection. At the end all peers are reset, and then no memory may be held.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -168,7 +168,11 @@ impl Host {
         });
         self.next_ns = self.interface.poll_at(now, &self.sockets).map(|at| {
             let at_ns = at.total_micros().max(0) as u64 * 1000;
-            if at_ns > now_ns { at_ns } else { now_ns + POLL_INTERVAL_NS }
+            if at_ns > now_ns {
+                at_ns
+            } else {
+                now_ns + POLL_INTERVAL_NS
+            }
         });
     }
 
