@@ -96,7 +96,7 @@ std::uint32_t SendState::room(std::uint64_t now_us, std::uint32_t queued) noexce
         bytes = by_window;
     } else if (flow != nullptr && flow->phase == Phase::open && flow->sacked == 0 && outstanding != 0 && bytes < burst_bytes_max) {
       // A long segment costs as much as a short one. So shortly after the last event that sent something, when the next acknowledgement is
-      // near, the sender waits for a third of the window. What an event may send, it sends, even in several calls.
+      // near, the sender waits for a third of the window. Within one event it does not wait, even if the bytes leave in several calls.
       constexpr std::uint32_t recent_us = 1'000;
       const std::uint32_t since_us = now - last_sent_us;
       const LeastRoundTrip& least = flow->least_round_trip;
