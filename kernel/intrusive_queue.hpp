@@ -49,7 +49,7 @@ class IntrusiveQueue {
   [[nodiscard]] T* front() const noexcept { return empty() ? nullptr : static_cast<T*>(first_); }
 
   /// `object` MUST NOT be in a queue.
-  void push_back(T& object) noexcept {
+  [[gnu::always_inline]] void push_back(T& object) noexcept {
     Link& link = object;
     require(!is_queued(link), "an object is queued at most once");
     link.next = end;
@@ -57,7 +57,7 @@ class IntrusiveQueue {
     last_ = &link;
   }
   /// Removes the oldest object and returns it; null if the queue is empty. The object may then be queued again.
-  T* pop_front() noexcept {
+  [[gnu::always_inline]] T* pop_front() noexcept {
     Link* const link = first_;
     if (link == end) return nullptr;
     first_ = std::exchange(link->next, nullptr);

@@ -34,7 +34,7 @@ class Buffer {
 
     static constexpr std::uint16_t not_lent = 0xFFFF;
     /// Ends the loan. Returns true if the borrower keeps the piece. From then on, its `release` is called when it is released.
-    [[nodiscard]] bool end_loan() noexcept {
+    [[nodiscard, gnu::always_inline]] bool end_loan() noexcept {
       if (lent().load(std::memory_order_relaxed) == not_lent) return false;
       stop_lending();
       return true;

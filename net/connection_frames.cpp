@@ -19,9 +19,8 @@ constexpr std::uint32_t ect_0_ipv6 = std::uint32_t{ect_0} << 20;
 
 }  // namespace
 
-bool ConnectionState::resolve() noexcept {
+bool ConnectionState::resolve_anew() noexcept {
   if (over_ipv6_) return resolve_ipv6();
-  if (headers_.generation == etharp_generation) return true;
   const auto remote = static_cast<std::uint32_t>(headers_.addresses >> 32);
   if (!stack_.find_neighbour(remote, headers_.to_mac)) return false;
   std::uint64_t sum = (headers_.addresses & 0xFFFF'FFFF) + (headers_.addresses >> 32) + (std::uint32_t{IP_PROTO_TCP} << 8);
@@ -47,17 +46,36 @@ unsigned ConnectionState::flags_of(const OutgoingSegment& segment) const noexcep
   return flags;
 }
 
-std::size_t ConnectionState::write_options(std::byte* at, bool syn, std::size_t room) noexcept {
+/// Writes the options of `segment` in front of its payload. Returns their length.
+std::size_t ConnectionState::write_options(OutgoingSegment& segment, bool syn) noexcept {
   const tcp::Timestamps timestamps{.value = stack_.now_ms() + timestamp_offset_, .echo = timestamp_recent_};
-  if (syn) {
-    const bool first = state_ == TcpState::syn_sent;
-    return tcp::write_syn_options(at, {.mss = link_mss(),
-                                       .window_shift = tcp::window_shift_for(tcp::settings.receive_bytes_max),
-                                       .window_scale = first || receive_.shift() != 0,
-                                       .sack_permitted = first ? tcp::settings.sack : sack_,
-                                       .has_timestamps = first ? tcp::settings.timestamps : timestamps_,
-                                       .timestamps = timestamps});
+  if (!syn && out_of_order_.empty()) [[likely]] {
+    if (!timestamps_) return 0;
+    tcp::write_timestamps(segment.payload() - tcp::timestamps_bytes, timestamps);
+    return tcp::timestamps_bytes;
   }
+  std::array<std::byte, tcp::options_bytes_max> options;
+  const std::size_t bytes =
+      syn ? write_options_of_syn(options.data(), timestamps) : write_options_with_sack(segment, options.data(), timestamps);
+  std::memcpy(segment.payload() - bytes, options.data(), bytes);
+  return bytes;
+}
+
+std::size_t ConnectionState::write_options_of_syn(std::byte* at, const tcp::Timestamps& timestamps) const noexcept {
+  const bool first = state_ == TcpState::syn_sent;
+  return tcp::write_syn_options(at, {.mss = link_mss(),
+                                     .window_shift = tcp::window_shift_for(tcp::settings.receive_bytes_max),
+                                     .window_scale = first || receive_.shift() != 0,
+                                     .sack_permitted = first ? tcp::settings.sack : sack_,
+                                     .has_timestamps = first ? tcp::settings.timestamps : timestamps_,
+                                     .timestamps = timestamps});
+}
+
+/// A full segment has no room for SACK blocks.
+std::size_t ConnectionState::write_options_with_sack(const OutgoingSegment& segment, std::byte* at,
+                                                     const tcp::Timestamps& timestamps) noexcept {
+  const std::size_t unused = segment.bytes < send_.mss ? send_.mss - segment.bytes : 0;
+  const std::size_t room = segment.bytes == 0 ? tcp::options_bytes_max : std::min(unused, tcp::options_bytes_max);
   std::size_t bytes = 0;
   if (timestamps_) {
     tcp::write_timestamps(at, timestamps);
@@ -102,12 +120,8 @@ ConnectionState::Sent ConnectionState::transmit_slowly(OutgoingSegment& original
     }
   } const dropper{original, segment};
 
-  std::array<std::byte, tcp::options_bytes_max> options;
-  const std::uint32_t full = send_.mss;
-  const bool is_long = original.bytes > full;
-  const std::size_t room = is_long || original.bytes == full ? 0 : std::min<std::size_t>(full - original.bytes, tcp::options_bytes_max);
-  const std::size_t options_bytes = write_options(options.data(), syn, original.bytes == 0 ? tcp::options_bytes_max : room);
-  std::memcpy(segment->payload() - options_bytes, options.data(), options_bytes);
+  const bool is_long = original.bytes > send_.mss;
+  const std::size_t options_bytes = write_options(*segment, syn);
   if (ecn_ && !syn) {
     if (congestion_echo_.echo()) flags |= flag::ece;
     if (original.bytes != 0 && sequence == send_.nxt && send_.take_cwr()) flags |= flag::cwr;

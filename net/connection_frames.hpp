@@ -19,12 +19,27 @@ namespace neap::net {
 
 constexpr std::uint8_t tcp_time_to_live = 255;  // as lwIP's TCP_TTL
 
+// The generation is 0 over IPv6.
+[[gnu::always_inline]] inline bool ConnectionState::resolve() noexcept {
+  return headers_.generation == etharp_generation || resolve_anew();
+}
+
 /// The sender's object of a segment that the card may still be reading.
 [[gnu::always_inline]] inline std::uint32_t ConnectionState::memory_of(OutgoingSegment& segment) noexcept {
   auto bytes = static_cast<std::uint32_t>(segment.memory_bytes());
   if (segment.kind == OutgoingSegment::Kind::chain) [[unlikely]]
     bytes += segment.bytes + static_cast<std::uint32_t>(segment.data().pieces() * memory::piece_bytes);
   return bytes;
+}
+
+/// The fields of TCP's header but the ports and the checksum, which are alike over both versions of IP.
+template <class Headers>
+[[gnu::always_inline]] inline void fill_in_tcp(Headers& headers, std::size_t options_bytes, std::uint32_t sequence,
+                                               std::uint32_t acknowledgement, unsigned flags, std::uint16_t window) noexcept {
+  headers.sequence = sequence;
+  headers.acknowledgement = acknowledgement;
+  headers.length_and_flags = static_cast<std::uint16_t>(SegmentHeaders::no_options + (options_bytes << 10) + flags);
+  headers.window = window;
 }
 
 /// `cut_up`: the card fills in the lengths (82599 datasheet 7.2.4).
@@ -37,10 +52,7 @@ constexpr std::uint8_t tcp_time_to_live = 255;  // as lwIP's TCP_TTL
   headers.time_to_live = tcp_time_to_live;
   headers.protocol = IP_PROTO_TCP;
   headers.ip_checksum = 0;
-  headers.sequence = sequence;
-  headers.acknowledgement = receive_.next();
-  headers.length_and_flags = static_cast<std::uint16_t>(SegmentHeaders::no_options + (options_bytes << 10) + flags);
-  headers.window = window;
+  fill_in_tcp(headers, options_bytes, sequence, receive_.next(), flags, window);
   std::uint32_t sum = headers_.checksum;
   if (!cut_up) {
     const auto tcp_bytes = static_cast<std::uint16_t>(SegmentHeaders::tcp_header_bytes + options_bytes + segment.bytes);

@@ -21,7 +21,10 @@ constexpr std::uint32_t timestamp_valid_units = 2'025'000'000;
 
 /// RFC 5961: the answer to a segment that may be forged.
 void ConnectionState::challenge() noexcept {
-  if (!tcp::may_answer(challenge_ms_, stack_.now_us(), stack_.challenge_limit())) return;
+  if (!tcp::may_answer(challenge_ms_, stack_.now_us(), stack_.challenge_limit())) {
+    stack_.counters().challenge_acks_limited.add();
+    return;
+  }
   stack_.counters().challenge_acks.add();
   static_cast<void>(acknowledge());
 }

@@ -60,10 +60,7 @@ void ConnectionState::fill_in_headers_ipv6(OutgoingSegment& segment, std::size_t
   const ConnectionIpv6& part = *headers_.ipv6;
   SegmentHeaders6& headers = segment.headers_ipv6(options_bytes);
   headers.ip = part.headers;
-  headers.sequence = sequence;
-  headers.acknowledgement = receive_.next();
-  headers.length_and_flags = static_cast<std::uint16_t>(SegmentHeaders::no_options + (options_bytes << 10) + flags);
-  headers.window = window;
+  fill_in_tcp(headers, options_bytes, sequence, receive_.next(), flags, window);
   std::uint32_t sum = part.checksum;
   if (!cut_up) {
     const auto tcp_bytes = static_cast<std::uint16_t>(SegmentHeaders6::tcp_header_bytes + options_bytes + segment.bytes);

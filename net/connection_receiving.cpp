@@ -184,14 +184,14 @@ class JoinedPayload {
       [[unlikely]]
     return 0;
   ReceiveBuffer& buffer = *received.front().frame;
-  const std::uint64_t now_us = stack_.now_us();
+  const std::uint64_t now_us = stack_.receipt_us();
 
   received_at_ = static_cast<std::uint32_t>(now_us >> 10);
   stack_.mark_dirty_at_receipt(*this);
   const std::uint32_t window = std::uint32_t{segment.window()} << send_shift_;
   if (newly_acknowledged != 0 && send_.plain(acknowledgement)) [[likely]] {
     OutgoingSegment& acked = OutgoingSegment::of(*send_.ack_all(now_us));
-    send_.update_window(sequence, acknowledgement, window);
+    send_.take_window(sequence, acknowledgement, window);
     acknowledged_ = true;
     if (acked.next == nullptr) [[likely]] {
       sent_memory_ = 0;
@@ -202,7 +202,7 @@ class JoinedPayload {
   } else if (newly_acknowledged != 0 || send_.flow != nullptr || send_.timer() == tcp::SendState::Timer::window_probe) {
     take_plain_ack(sequence, acknowledgement, window, bytes, echo);
   } else {
-    send_.update_window(sequence, acknowledgement, window);
+    send_.take_window(sequence, acknowledgement, window);
   }
   if (bytes == 0) {
     Stack::release_chain(&buffer);
@@ -224,7 +224,7 @@ class JoinedPayload {
 /// An acknowledgement that leaves bytes in flight, or of a connection with a Flow.
 [[gnu::noinline]] void ConnectionState::take_plain_ack(std::uint32_t sequence, std::uint32_t acknowledgement, std::uint32_t window,
                                                        std::uint32_t bytes, std::uint32_t echo) noexcept {
-  const tcp::SendState::Acknowledged done = send_.on_ack({.now_us = stack_.now_us(),
+  const tcp::SendState::Acknowledged done = send_.on_ack({.now_us = stack_.receipt_us(),
                                                           .number = acknowledgement,
                                                           .sequence = sequence,
                                                           .window = window,
@@ -250,7 +250,7 @@ class JoinedPayload {
 // the handler takes effect before that is known.
 [[gnu::always_inline]] inline void ConnectionState::deliver(const std::byte* payload, std::uint32_t bytes, ReceiveBuffer& buffer) noexcept {
   ReceivedPiece& piece = make_delivered(buffer, *this, payload, bytes, core_);
-  call_handler([&](ConnectionHandler& handler) { handler.received(Buffer(piece.piece)); });
+  call_handler([&] [[gnu::always_inline]] (ConnectionHandler & handler) { handler.received(Buffer(piece.piece)); });
   if (piece.piece.end_loan()) [[unlikely]] {
     retain(piece);
   } else {
@@ -289,7 +289,7 @@ unsigned ConnectionState::deliver_joined(ArrivedSegment segment, std::uint32_t o
     payload.append(frame, other.options() + options_bytes, more);
   }
   receive_.advance(payload.bytes());
-  if (taken != 1) send_.update_window(sequence, segment.acknowledgement(), std::uint32_t{segment.window()} << send_shift_);
+  if (taken != 1) send_.take_window(sequence, segment.acknowledgement(), std::uint32_t{segment.window()} << send_shift_);
   call_handler([&](ConnectionHandler& handler) { handler.received(payload.buffer()); });
   for (ReceiveBuffer* buffer = &first; buffer != nullptr;) {
     ReceiveBuffer& done = *buffer;
@@ -315,39 +315,28 @@ void ConnectionState::retain(ReceivedPiece& piece) noexcept {
 
 // --- The frames of an event --------------------------------------------------------------------------------------------------------------
 /// Drops acknowledgements without payload that the frame behind each one makes superfluous: their headers are equal but for
-/// identification, checksums, window and a greater acknowledgement number. The first frame MUST have ordinary headers and no payload.
-/// Returns the number of dropped frames.
+/// identification, checksums, window, timestamps and a greater acknowledgement number. The first frame MUST have ordinary headers, no
+/// payload and one buffer. Returns the number of dropped frames.
 [[gnu::noinline]] unsigned Stack::drop_superseded(std::span<const ReceivedFrame> received) noexcept {
   ReceiveBuffer* last = received.front().frame;
-  const std::byte* const first = last->data;
-  const std::uint32_t headers_bytes = static_cast<std::uint32_t>(Headers::bytes) + options_bytes_of(first);
-  const auto receiver = read_raw<std::uint64_t>(first);
-  const auto length = read_raw<std::uint64_t>(first + ip - 4);  // with the end of the sender's MAC, EtherType, version, type of service
-  const auto protocol = read_raw<std::uint32_t>(first + ip + 6);
-  const auto addresses = read_raw<std::uint64_t>(first + ip + 12);
-  const auto ports_and_sequence = read_raw<std::uint64_t>(first + tcp_at);
-  const auto flags = read_raw<std::uint16_t>(first + tcp_at + 12);
-  std::uint32_t acknowledged = ArrivedSegment(first + tcp_at).acknowledgement();
-  std::size_t bytes = 0;
-  unsigned dropped = 0;
-  while (dropped + 1 != received.size()) {
-    const ReceivedFrame& next = received[dropped + 1];
-    ReceiveBuffer& frame = *next.frame;
-    if (last->next != nullptr || frame.next != nullptr || frame.bytes < headers_bytes || !next.info.checksums_good()) break;
-    const std::byte* const at = frame.data;
-    const std::uint32_t number = ArrivedSegment(at + tcp_at).acknowledgement();
-    if (read_raw<std::uint64_t>(at) != receiver || read_raw<std::uint64_t>(at + ip - 4) != length ||
-        read_raw<std::uint32_t>(at + ip + 6) != protocol || read_raw<std::uint64_t>(at + ip + 12) != addresses ||
-        read_raw<std::uint64_t>(at + tcp_at) != ports_and_sequence || read_raw<std::uint16_t>(at + tcp_at + 12) != flags ||
-        !tcp::after(number, acknowledged))
-      break;
-    if (dropped != 0) bytes += last->bytes;  // those of the first frame are counted already
+  const HeadersOfAcknowledgement headers(last->data);
+  const std::uint32_t headers_bytes = static_cast<std::uint32_t>(Headers::bytes) + options_bytes_of(last->data);
+  std::uint32_t acknowledged = ArrivedSegment(last->data + tcp_at).acknowledgement();
+  std::size_t bytes = 0;  // of the frames from the second one to `last`
+  const ReceivedFrame* next = received.data() + 1;
+  for (const ReceivedFrame* const end = received.data() + received.size(); next != end; ++next) {
+    ReceiveBuffer& frame = *next->frame;
+    if (frame.next != nullptr || frame.bytes < headers_bytes || !next->info.checksums_good() || !headers.match(frame.data)) break;
+    const std::uint32_t number = ArrivedSegment(frame.data + tcp_at).acknowledgement();
+    if (!tcp::after(number, acknowledged)) break;
+    acknowledged = number;
+    bytes += frame.bytes;
     last->release();
     last = &frame;
-    acknowledged = number;
-    ++dropped;
   }
-  counters_.bytes_received.add(bytes);
+  const auto dropped = static_cast<unsigned>(next - received.data() - 1);
+  // The first frame is counted already, and the one that is left when it is handled.
+  if (dropped != 0) counters_.bytes_received.add(bytes - last->bytes);
   return dropped;
 }
 
@@ -362,7 +351,8 @@ void ConnectionState::retain(ReceivedPiece& piece) noexcept {
   if (bytes == no_payload_length) return 0;
   ConnectionState* const connection = table_.find(addresses_of(at));
   if (connection == nullptr) return 0;
-  if (bytes == 0 && received.size() != 1 && may_follow(received[1], received[0]) && connection->sender().is_open()) {
+  if (bytes == 0 && received.size() != 1 && frame.next == nullptr && may_follow(received[1], received[0]) &&
+      connection->sender().is_open()) {
     if (const unsigned dropped = drop_superseded(received); dropped != 0) return dropped;
   }
   return connection->take_segment(ArrivedSegment(at + tcp_at), options_bytes, bytes, static_cast<unsigned>(extent.buffers), received);
@@ -402,7 +392,7 @@ void ConnectionState::retain(ReceivedPiece& piece) noexcept {
 
 void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
   require(this_core() == core_, "a stack receives frames on its own core", core_);
-  want_event_end();
+  static_cast<void>(now_us());  // also requests the end of the event, where connections with work are settled
   counters_.frames_received.add(frames.size());
   while (!frames.empty()) {
     unsigned taken = take_in_segments(frames);

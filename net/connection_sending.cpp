@@ -20,7 +20,7 @@ namespace neap::net {
 // acknowledgement, not all bytes are acknowledged.
 void ConnectionState::report_acknowledged() noexcept {
   const bool room = wanted_bytes_ != 0 && send_space_bytes() >= wanted_bytes_;
-  if (!room && unacknowledged_bytes() != 0) return;
+  if (!room && (waiting_bytes() != 0 || send_.nxt != send_.una)) return;
   wanted_bytes_ = 0;
   if (handler() != nullptr && !gone() && !end_wanted_ && !abort_wanted_)
     call_handler([](ConnectionHandler& handler) { handler.writable(); });

@@ -301,12 +301,16 @@ class ConnectionState final : public Connection, public QueueLink, public Blocke
   [[nodiscard]] Sent transmit(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
   [[nodiscard]] Sent transmit_next(OutgoingSegment& segment) noexcept;
   [[nodiscard]] Sent transmit_whole(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags, bool control) noexcept;
-  [[nodiscard]] std::size_t write_options(std::byte* at, bool syn, std::size_t room) noexcept;
+  [[nodiscard]] std::size_t write_options(OutgoingSegment& segment, bool syn) noexcept;
+  [[nodiscard]] std::size_t write_options_of_syn(std::byte* at, const tcp::Timestamps& timestamps) const noexcept;
+  [[nodiscard]] std::size_t write_options_with_sack(const OutgoingSegment& segment, std::byte* at,
+                                                    const tcp::Timestamps& timestamps) noexcept;
   [[nodiscard]] Sent transmit_slowly(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
   void fill_in_headers(OutgoingSegment& segment, std::size_t options_bytes, std::uint32_t sequence, unsigned flags, std::uint16_t window,
                        bool cut_up) noexcept;
   /// True if `headers_` has the neighbour's address.
   [[nodiscard]] bool resolve() noexcept;
+  [[nodiscard]] bool resolve_anew() noexcept;
   // The same over IPv6 (connection_ipv6.cpp).
   [[nodiscard, gnu::noinline]] Sent transmit_ipv6(OutgoingSegment& segment, std::uint32_t sequence, unsigned flags) noexcept;
   void fill_in_headers_ipv6(OutgoingSegment& segment, std::size_t options_bytes, std::uint32_t sequence, unsigned flags,

@@ -202,7 +202,9 @@ TEST_P(EachForgery, LeavesTheConnectionAsItWas) {
                .options = forgery.options});
   }
   EXPECT_EQ(peer.counters().segments_refused - before.segments_refused, 100U);
-  EXPECT_LE(peer.counters().challenge_acks - before.challenge_acks, 1U);
+  const std::uint64_t challenges = peer.counters().challenge_acks - before.challenge_acks;
+  EXPECT_LE(challenges, 1U);
+  if (challenges != 0) EXPECT_EQ(peer.counters().challenge_acks_limited - before.challenge_acks_limited, 99U);
   const std::vector<Segment> answers = peer.take_segments();
   // Every segment with data or a FIN is answered, because it may be a genuine segment that the peer repeats after a lost ACK.
   const bool fills_sequence_space = forgery.payload_bytes > 0 || (forgery.flags & tcp::fin) != 0;
@@ -406,6 +408,19 @@ TEST_F(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   ASSERT_EQ(answer.size(), 1U);
   EXPECT_EQ(answer[0].flags, tcp::syn | tcp::ack);
   EXPECT_GT(static_cast<std::int32_t>(answer[0].seq - peer.acknowledged), 0);
+}
+
+// The resets to segments of connections that do not exist have a limit for each second, and those that it suppresses are counted.
+TEST_F(ForgedSegments, ResetsAreLimited) {
+  constexpr std::size_t segments = 4000, of_a_second = 1000;
+  std::size_t answers = 0;
+  for (std::size_t i = 0; i < segments; ++i) {
+    peer.send({.seq = 1000, .acknowledged = 2000});
+    answers += peer.take_segments().size();
+  }
+  EXPECT_GE(answers, of_a_second / 2);
+  EXPECT_LE(answers, of_a_second * 2);
+  EXPECT_EQ(answers + peer.counters().resets_limited, segments);
 }
 
 // Two fragments at different offsets are both marked as the datagram's last one. An earlier version then delivered a wrong datagram.

@@ -181,15 +181,18 @@ struct CountersOf {
   Count ipv6_received{};  ///< frames of IPv6
   Count segments_received{}, segments_sent{}, retransmissions{};
   Count connections_open{}, connections_accepted{}, connections_made{};
-  Count connections_refused{};  ///< refused by the acceptor, or for lack of memory
-  Count connections_reset{};    ///< connections ended by a reset or a time-out
-  Count segments_refused{};     ///< segments of open connections with an unacceptable number, or an unexpected reset or SYN
-  Count options_malformed{};    ///< segments whose options have an illegal length
-  Count icmp_errors{};          ///< ICMP errors that quote a segment of a connection
-  Count challenge_acks{};       ///< answers to refused segments (RFC 5961), at most two a second for each connection
-  Count dhcp_renewals{};        ///< leases that the server extended
-  Count dhcp_naks{};            ///< NAKs: a server refused or withdrew an address
-  Count dhcp_refused{};         ///< invalid DHCP offers and acknowledgements, dropped
+  Count connections_refused{};     ///< refused by the acceptor, or for lack of memory
+  Count connections_reset{};       ///< connections ended by a reset or a time-out
+  Count segments_refused{};        ///< segments of open connections with an unacceptable number, or an unexpected reset or SYN
+  Count options_malformed{};       ///< segments whose options have an illegal length
+  Count icmp_errors{};             ///< ICMP errors that quote a segment of a connection
+  Count challenge_acks{};          ///< answers to refused segments (RFC 5961), at most two a second for each connection
+  Count challenge_acks_limited{};  ///< such answers that a limit has suppressed
+  Count resets_limited{};          ///< resets to segments without a connection that a limit has suppressed
+  Count time_waits_replaced{};     ///< connections whose TIME-WAIT ended early because there were too many
+  Count dhcp_renewals{};           ///< leases that the server extended
+  Count dhcp_naks{};               ///< NAKs: a server refused or withdrew an address
+  Count dhcp_refused{};            ///< invalid DHCP offers and acknowledgements, dropped
   // Memory that connections hold (stack_memory.hpp).
   Count held_bytes{};            ///< held now
   Count held_bytes_max{};        ///< the largest amount held at once

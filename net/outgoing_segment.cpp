@@ -55,6 +55,15 @@ OutgoingSegment* OutgoingSegment::make_envelope(OutgoingSegment& inner) noexcept
   return object;
 }
 
+[[gnu::noinline]] void OutgoingSegment::give_back_slowly(OutgoingSegment& object) noexcept {
+  if (object.kind != Kind::inside) drop_payload(object);
+  if (object.size_class > frame_class) return free(object);
+  const std::size_t bytes = spare_.bytes + object_bytes(object.size_class);
+  if (bytes > spare_bytes_max) return free(object);
+  spare_.bytes = bytes;
+  object.next = std::exchange(spare_.first[object.size_class], &object);
+}
+
 void OutgoingSegment::drop_payload(OutgoingSegment& object) noexcept {
   if (object.kind == Kind::chain) {
     object.data().~Buffer();

@@ -140,8 +140,9 @@ struct OutgoingSegment : tcp::SentSegment {
   static constexpr std::size_t object_bytes(std::size_t size_class) noexcept { return smallest_bytes + size_class * step_bytes; }
   [[nodiscard]] static OutgoingSegment* make_new(std::size_t size_class) noexcept;
   static void free(OutgoingSegment& object) noexcept;
-  /// Makes an object without references a spare one.
+  /// Makes an object without references a spare one: mostly the open frame.
   static void give_back(OutgoingSegment& object) noexcept;
+  static void give_back_slowly(OutgoingSegment& object) noexcept;
   /// Releases the payload of a segment that is not of the kind `inside`.
   static void drop_payload(OutgoingSegment& object) noexcept;
 };
@@ -180,21 +181,12 @@ inline OutgoingSegment& OutgoingSegment::take_frame(std::size_t bytes) noexcept 
   return object;
 }
 
-inline void OutgoingSegment::give_back(OutgoingSegment& object) noexcept {
-  if (object.kind != Kind::inside) [[unlikely]]
-    drop_payload(object);
-  if (object.size_class == frame_class && spare_.open == nullptr) {
-    object.initialise(0);
-    spare_.open = &object;
-    return;
-  }
-  if (object.size_class > frame_class) [[unlikely]]
-    return free(object);
-  const std::size_t bytes = spare_.bytes + object_bytes(object.size_class);
-  if (bytes > spare_bytes_max) [[unlikely]]
-    return free(object);
-  spare_.bytes = bytes;
-  object.next = std::exchange(spare_.first[object.size_class], &object);
+[[gnu::always_inline]] inline void OutgoingSegment::give_back(OutgoingSegment& object) noexcept {
+  if (object.size_class != frame_class || object.kind != Kind::inside || spare_.open != nullptr) return give_back_slowly(object);
+  // As `initialise`. It has one reference already, and `take_frame` sets its bytes.
+  object.next = nullptr;
+  object.flags = 0;
+  spare_.open = &object;
 }
 
 }  // namespace neap::net

@@ -101,8 +101,6 @@ class Stack final : public FrameReceiver {
   void neighbour_learned(std::uint32_t address, const MacAddress& mac, bool for_us, bool from_us) noexcept;
   /// Returns true if it has passed the datagram on to another core and freed it.
   bool pass_on_reassembled(pbuf* datagram) noexcept;
-  /// Requests the end of the event, where connections with work are settled.
-  void want_event_end() noexcept { end_of_event_.request(); }
   /// Also requests the checks of `check_at_event_end`. MUST be called if a time-out, an address or memory may have changed.
   void want_checks() noexcept {
     checks_due_ = true;
@@ -164,6 +162,8 @@ class Stack final : public FrameReceiver {
       read_clock();
     return now_us_;
   }
+  /// As `now_us`, while frames are received: `receive` has read the clock.
+  [[nodiscard]] std::uint64_t receipt_us() const noexcept { return now_us_; }
   /// The clock of timestamps.
   [[nodiscard]] std::uint32_t now_ms() noexcept {
     if (now_us_ == 0) [[unlikely]]
@@ -231,7 +231,7 @@ class Stack final : public FrameReceiver {
     mark_dirty_at_receipt(connection);
     end_of_event_.request();
   }
-  /// As `mark_dirty`, in an event whose end this stack has requested already.
+  /// As `mark_dirty`, in an event whose end this stack has requested already: whoever reads the clock requests it.
   [[gnu::always_inline]] void mark_dirty_at_receipt(ConnectionState& connection) noexcept {
     if (!is_queued<QueueLink>(connection)) dirty_.push_back(connection);
   }
@@ -345,6 +345,8 @@ class Stack final : public FrameReceiver {
   /// The address to which packets for `remote` go on the link, as in a packet; 0: there is no route.
   [[nodiscard]] std::uint32_t next_hop_of(std::uint32_t remote) const noexcept;
   [[nodiscard]] Listener* find_listener(std::uint16_t port) const noexcept;
+  /// Returns `frame`, or a copy if small buffers divide its headers; null without memory. The stack owns `frame` no longer if it is copied.
+  [[nodiscard]] ReceiveBuffer* with_headers_in_one_buffer(ReceiveBuffer* frame, std::size_t frame_bytes) noexcept;
   /// Handles a TCP segment in a frame that is not a fragment.
   void input_tcp(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) noexcept;
   [[nodiscard]] tcp::TimeWaitTable<SegmentAddresses>& time_wait_of(const SegmentAddresses&) noexcept { return time_wait_; }
@@ -412,7 +414,8 @@ class Stack final : public FrameReceiver {
   void update_timers() noexcept;
   void timer_fired() noexcept;
   /// True if `age_neighbours` has something to do. `now`: of the boot clock, in ms.
-  [[nodiscard]] bool neighbours_age(std::uint64_t now) const noexcept;
+  /// Call after a change of `times_.arp` or `times_.arp_last`.
+  void note_neighbours_age() noexcept;
   void age_neighbours(std::uint64_t now) noexcept;
   void count_lease_seconds(std::uint64_t now) noexcept;
 

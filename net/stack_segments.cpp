@@ -72,16 +72,17 @@ void read_tcp_header(IncomingSegment& segment, const std::byte* tcp, std::size_t
 }  // namespace
 
 // --- Checks ------------------------------------------------------------------------------------------------------------------------------
+ReceiveBuffer* Stack::with_headers_in_one_buffer(ReceiveBuffer* frame, std::size_t frame_bytes) noexcept {
+  if (frame->bytes >= std::min(frame_bytes, headers_bytes_max)) return frame;
+  ReceiveBuffer* const copy = copy_to_heap(frame, frame_bytes);
+  release_chain(frame);
+  if (copy == nullptr) counters_.dropped_memory.add();
+  return copy;
+}
+
 void Stack::input_tcp(ReceiveBuffer* frame, std::size_t frame_bytes, ReceiveInfo info) noexcept {
-  if (frame->bytes < std::min(frame_bytes, headers_bytes_max)) {  // small buffers: the headers need one
-    ReceiveBuffer* const copy = copy_to_heap(frame, frame_bytes);
-    release_chain(frame);
-    if (copy == nullptr) {
-      counters_.dropped_memory.add();
-      return;
-    }
-    frame = copy;
-  }
+  frame = with_headers_in_one_buffer(frame, frame_bytes);
+  if (frame == nullptr) return;
   IncomingSegment segment{.frame = frame};
   const std::byte* const ip = frame->data + ip_at;
   Counter* dropped = &counters_.dropped_malformed;
@@ -122,15 +123,8 @@ void Stack::input_tcp6(ReceiveBuffer* frame, std::size_t transport_at, ReceiveIn
   require(transport_at == ip_at + SegmentHeaders6::ip_header_bytes, "the transport header follows the fixed header of IPv6", transport_at);
   std::size_t frame_bytes = 0;
   for (const ReceiveBuffer* piece = frame; piece != nullptr; piece = piece->next) frame_bytes += piece->bytes;
-  if (frame->bytes < std::min(frame_bytes, headers_bytes_max)) {
-    ReceiveBuffer* const copy = copy_to_heap(frame, frame_bytes);
-    release_chain(frame);
-    if (copy == nullptr) {
-      counters_.dropped_memory.add();
-      return;
-    }
-    frame = copy;
-  }
+  frame = with_headers_in_one_buffer(frame, frame_bytes);
+  if (frame == nullptr) return;
   IncomingSegment segment{.frame = frame};
   const std::byte* const ip = frame->data + ip_at;
   const std::byte* const tcp = frame->data + transport_at;
@@ -228,7 +222,11 @@ void Stack::input_without_connection(IncomingSegment& segment) noexcept {
 }
 
 void Stack::answer_by_reset(const IncomingSegment& segment) noexcept {
-  if (segment.has(flag::rst) || !reset_limit_.take(now_us())) return;
+  if (segment.has(flag::rst)) return;
+  if (!reset_limit_.take(now_us())) {
+    counters_.resets_limited.add();
+    return;
+  }
   if (segment.has(flag::ack)) {
     send_bare({.sent = reversed(segment.key), .sequence = segment.acknowledgement, .flags = flag::rst});
   } else {

@@ -37,17 +37,17 @@ void want(std::uint64_t& due, bool wanted, std::uint64_t now, std::uint64_t peri
 }  // namespace
 
 // --- TCP ---------------------------------------------------------------------------------------------------------------------------------
-inline bool Stack::neighbours_age(std::uint64_t now) const noexcept {
-  return times_.arp_last != 0 && (times_.arp <= now || now - times_.arp_last >= arp_ageing_ms);
-}
-
 void Stack::read_clock() noexcept {
-  now_us_ = static_cast<std::uint64_t>(BootClock::now().time_since_epoch() / std::chrono::microseconds(1));
+  now_us_ = static_cast<std::uint64_t>(BootClock::now().time_since_epoch().count()) / 1000;
   const std::uint64_t now = now_us_ / 1000;
   now_ms_ = static_cast<std::uint32_t>(now);
   end_of_event_.request();  // `end_of_event` forgets the time
-  if (neighbours_age(now)) [[unlikely]]
+  if (times_.arp_ages <= now) [[unlikely]]
     age_neighbours(now);
+}
+
+void Stack::note_neighbours_age() noexcept {
+  times_.arp_ages = times_.arp_last == 0 ? StackTimes::never : std::min(times_.arp, times_.arp_last + arp_ageing_ms);
 }
 
 void Stack::arm_earlier(ConnectionState& connection, std::uint64_t due_us) noexcept {
@@ -76,7 +76,13 @@ void Stack::tcp_timer_fired() noexcept {
 }
 
 void Stack::enter_time_wait(const ConnectionKey& key, const tcp::TimeWaitNumbers& numbers) noexcept {
-  std::visit([&](const auto& own) { static_cast<void>(time_wait_of(own).add(own, numbers, now_us())); }, key);
+  const auto add = [&](const auto& own) {
+    auto& table = time_wait_of(own);
+    const std::uint64_t replaced = table.counters().replaced;
+    static_cast<void>(table.add(own, numbers, now_us()));
+    counters_.time_waits_replaced.add(table.counters().replaced - replaced);
+  };
+  std::visit(add, key);
   if (times_.time_wait == StackTimes::never) note_time_wait();
 }
 
@@ -92,12 +98,13 @@ void Stack::note_time_wait() noexcept {
 // --- Neighbours --------------------------------------------------------------------------------------------------------------------------
 /// Calls the ARP timer once for each period that the core has slept through, so that entries age by the clock.
 void Stack::age_neighbours(std::uint64_t now) noexcept {
-  if (!neighbours_age(now)) return;
+  if (times_.arp_ages > now) return;
   const std::uint64_t passed = (now - times_.arp_last) / ARP_TMR_INTERVAL;
   const std::uint64_t ticks = std::min<std::uint64_t>(passed, ARP_MAXAGE + 1);
   for (std::uint64_t tick = 0; tick < ticks; ++tick) etharp_tmr();
   times_.arp = StackTimes::never;
   times_.arp_last += passed * ARP_TMR_INTERVAL;
+  note_neighbours_age();
   arp_dirty_ = true;
   want_checks();
 }
@@ -181,6 +188,7 @@ void Stack::update_timers() noexcept {
     }
     // Entries without an open request need no wake-up; `read_clock` ages them before their next use.
     times_.arp = activity == 2 ? std::min<std::uint64_t>(times_.arp, now + ARP_TMR_INTERVAL) : StackTimes::never;
+    note_neighbours_age();
   }
 
   const std::uint64_t due =

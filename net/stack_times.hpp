@@ -13,6 +13,7 @@ struct StackTimes {
   std::uint64_t time_wait = never;   ///< the end of connections in TIME-WAIT, in coarse steps
   std::uint64_t arp = never;         ///< every 1 s while a request is unanswered
   std::uint64_t arp_last = 0;        ///< the ages of ARP entries are correct up to this time
+  std::uint64_t arp_ages = never;    ///< an entry's age changes the next time; needs no wake-up
   std::uint64_t reassembly = never;  ///< every 1 s for 16 s after a fragment
   std::uint64_t reassembly_until = 0;
   std::uint64_t groups = never;       ///< every 100 ms while a report of a multicast group is delayed

@@ -36,7 +36,7 @@ class ReceiveWindow {
     next_ = peer_initial_sequence + 1;
     limit_bytes_ = std::min(limit_bytes, first_limit_bytes);
     edge_ = next_ + limit_bytes_;
-    mark_ = next_;
+    tune_at_ = next_ + limit_bytes_ / 2;
     mark_us_ = now_us;
   }
   /// The scale of later segments; 0 if the peer does not scale windows.
@@ -101,17 +101,15 @@ class ReceiveWindow {
     return more >= quarter || (window < quarter && more >= std::min(2 * full_bytes, limit_bytes_ / 2));
   }
 
-  /// True if `tune` has to be called after received bytes. 5 instructions.
-  [[nodiscard]] bool tuning_due(std::uint32_t held_bytes) const noexcept {
-    return distance(mark_, next_ - held_bytes) >= static_cast<std::int32_t>(limit_bytes_ / 2);
-  }
+  /// True if `tune` has to be called after received bytes. 4 instructions.
+  [[nodiscard]] bool tuning_due(std::uint32_t held_bytes) const noexcept { return at_or_after(next_ - held_bytes, tune_at_); }
   /// Doubles the limit, up to `limit_max_bytes`, if half of it was consumed within a round trip. `round_trip_us`: an estimate, for example
   /// the age of the received segment's timestamp echo; 0: unknown. `may_grow`: false if the core is short of memory.
   /// Returns true if the limit has grown.
   [[gnu::noinline]] bool tune(std::uint32_t held_bytes, std::uint32_t now_us, std::uint32_t round_trip_us, std::uint32_t limit_max_bytes,
                               bool may_grow) noexcept {
     const std::uint32_t took_us = now_us - mark_us_;
-    mark_ = next_ - held_bytes;
+    tune_at_ = next_ - held_bytes + limit_bytes_ / 2;
     mark_us_ = now_us;
     if (round_trip_us != 0) {
       if (round_trip_us_ == 0 || round_trip_us < round_trip_us_) {
@@ -122,16 +120,20 @@ class ReceiveWindow {
     }
     const std::uint32_t bound = std::min(limit_max_bytes, limit_max(shift_));
     if (!may_grow || limit_bytes_ >= bound || took_us > std::max(round_trip_us_, round_trip_us_min)) return false;
-    limit_bytes_ = std::min(2 * limit_bytes_, bound);
+    set_limit(std::min(2 * limit_bytes_, bound));
     return true;
   }
   /// The connection has been idle, or the core is short of memory: the limit returns to the first one. The announced edge stays.
-  void shrink_limit() noexcept { limit_bytes_ = std::min(limit_bytes_, first_limit_bytes); }
+  void shrink_limit() noexcept { set_limit(std::min(limit_bytes_, first_limit_bytes)); }
 
  private:
   /// The clock of timestamps has steps of 1 ms.
   static constexpr std::uint32_t round_trip_us_min = 1'000;
 
+  void set_limit(std::uint32_t bytes) noexcept {
+    tune_at_ += bytes / 2 - limit_bytes_ / 2;
+    limit_bytes_ = bytes;
+  }
   /// The window that the held bytes leave.
   [[nodiscard]] std::uint32_t room_for(std::uint32_t held_bytes) const noexcept {
     return held_bytes < limit_bytes_ ? limit_bytes_ - held_bytes : 0;
@@ -141,7 +143,7 @@ class ReceiveWindow {
 
   std::uint32_t next_ = 0, edge_ = 0;
   std::uint32_t limit_bytes_ = first_limit_bytes;
-  std::uint32_t mark_ = 0;     // consumed up to here when `tune` last ran
+  std::uint32_t tune_at_ = 0;  // when all before this number is consumed, `tune` is due: half a limit behind its last call
   std::uint32_t mark_us_ = 0;  // the time of that call
   std::uint32_t round_trip_us_ = 0;
   std::uint8_t shift_ = 0;

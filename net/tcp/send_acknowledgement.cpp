@@ -77,8 +77,19 @@ namespace neap::net::tcp {
   if (ssthresh == ~0U || f.slow_start.conservative_rounds != 0) begin_slow_start_round();
 }
 
-// The usual acknowledgement of a long transfer, without losses. Returns false, with no
-// change, if a segment was sent more than once.
+/// As `set_timer`, if nothing is lost, no probe is in flight, and `rto_start_us_` is `now_us`.
+[[gnu::always_inline]] inline void SendState::set_timer_in_order(std::uint32_t now_us) noexcept {
+  if (head == nullptr || flow->check_pending || flow->pacing_pending) return set_timer(now_us);
+  timer_ = Timer::retransmission;
+  due_ = now_us + round_trip.rto_us;
+  if (!has(uses_sack) || nxt - una <= mss) return;
+  if (const std::uint32_t at = tail_probe_us(now_us); before(at, due_)) {
+    timer_ = Timer::tail_probe;
+    due_ = at;
+  }
+}
+
+// The usual acknowledgement of a long transfer, without losses. Returns false, with no change, if a segment was sent more than once.
 [[gnu::always_inline]] inline bool SendState::take_in_order(const Acknowledgement& ack, Acknowledged& acknowledged) noexcept {
   Flow& f = *flow;
   const auto now = static_cast<std::uint32_t>(ack.now_us);
@@ -120,7 +131,7 @@ namespace neap::net::tcp {
   grow(acked, milliseconds(ack.now_us));
   if (new_round) [[unlikely]]
     begin_round();
-  set_timer(now);
+  set_timer_in_order(now);
   return true;
 }
 

@@ -112,13 +112,16 @@ class SendState {
   // --- Acknowledgements ---
   /// RFC 9293, 3.10.7.4: takes the window of an acceptable segment.
   [[gnu::always_inline]] void update_window(std::uint32_t sequence, std::uint32_t number, std::uint32_t offered) noexcept {
-    if (before(wl1, sequence) || (wl1 == sequence && at_or_before(wl2, number))) [[likely]] {
-      window = offered;
-      if (offered > window_max) [[unlikely]]
-        window_max = offered;
-      wl1 = sequence;
-      wl2 = number;
-    }
+    if (before(wl1, sequence) || (wl1 == sequence && at_or_before(wl2, number))) [[likely]]
+      take_window(sequence, number, offered);
+  }
+  /// As `update_window`, for a segment that begins at RCV.NXT and does not acknowledge less than an earlier one: it is the newest one.
+  [[gnu::always_inline]] void take_window(std::uint32_t sequence, std::uint32_t number, std::uint32_t offered) noexcept {
+    window = offered;
+    if (offered > window_max) [[unlikely]]
+      window_max = offered;
+    wl1 = sequence;
+    wl2 = number;
   }
   /// True if an acknowledgement of `number` without SACK blocks and ECE may go to `ack_all`.
   [[nodiscard, gnu::always_inline]] bool plain(std::uint32_t number) const noexcept {
@@ -240,6 +243,7 @@ class SendState {
   [[nodiscard]] SentSegment* remove_acknowledged(std::uint32_t number, Progress& progress) noexcept;
   [[nodiscard]] Acknowledged on_plain_ack(const Acknowledgement& ack, bool duplicate) noexcept;
   void measure(const Acknowledgement& ack, const Progress& progress, bool new_round) noexcept;
+  void set_timer_in_order(std::uint32_t now_us) noexcept;
   void begin_round() noexcept;
 
   // loss_detection.cpp
@@ -266,6 +270,12 @@ class SendState {
   void leave_recovery() noexcept;
 
   // send_timers.cpp
+  static constexpr std::uint32_t idle_us = 1'000'000;
+  /// When a tail loss probe is due (RFC 8985, 7.2), with the granularity of clocks.
+  [[nodiscard]] std::uint32_t tail_probe_us(std::uint32_t now_us) const noexcept {
+    constexpr std::uint32_t clock_us = 2'000;
+    return now_us + 2 * round_trip.smoothed_us() + clock_us;
+  }
   void set_timer(std::uint32_t now_us) noexcept;
   [[nodiscard]] Action time_out(std::uint64_t now_us, SplitSegment split) noexcept;
   [[nodiscard]] Action probe_tail(std::uint64_t now_us, std::uint32_t queued, SplitSegment split) noexcept;

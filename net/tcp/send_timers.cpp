@@ -7,7 +7,6 @@ namespace neap::net::tcp {
 void SendState::set_timer(std::uint32_t now_us) noexcept {
   Flow* const f = flow;
   if (head == nullptr) {
-    constexpr std::uint32_t idle_us = 1'000'000;
     timer_ = f != nullptr ? Timer::idle : Timer::none;
     due_ = now_us + std::max(round_trip.rto_us, idle_us);
   } else {
@@ -22,9 +21,8 @@ void SendState::set_timer(std::uint32_t now_us) noexcept {
                (f == nullptr ? !has(in_recovery)
                              : (f->phase == Phase::open || f->phase == Phase::reduction) && (f->sacked | f->lost) == 0 && !f->probing)) {
       // A single segment may wait for the peer's delayed acknowledgement as long as for the retransmission time-out.
-      constexpr std::uint32_t clock_us = 2'000;
       sooner = Timer::tail_probe;
-      at = now_us + 2 * round_trip.smoothed_us() + clock_us;
+      at = tail_probe_us(now_us);
     }
     if (sooner != Timer::none && before(at, due_)) {
       timer_ = sooner;
