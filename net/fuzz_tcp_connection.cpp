@@ -402,8 +402,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-// The history of allocations and freed memory cost time. A finding can be repeated with a longer history, by ASAN_OPTIONS. An input frees
-// some 10 KiB, so freed memory stays in quarantine, and a later access is found, for thousands of inputs.
+// The history of allocations costs time, and fresh memory costs page faults. A finding can be repeated with longer ones, by ASAN_OPTIONS.
 extern "C" const char* __asan_default_options() { return "malloc_context_size=1:quarantine_size_mb=64"; }
 
 #ifndef NEAP_LIBFUZZER
