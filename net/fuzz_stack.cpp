@@ -19,7 +19,6 @@
 
 #include "lwip/memp.h"
 #include "net/bring_up.hpp"
-#include "net/payload_reference.hpp"
 #include "net/stack.hpp"
 #include "net/stack_memory.hpp"
 #include "net/testing/choices.hpp"
@@ -158,7 +157,7 @@ class Case {
       if (asked.low() < 0x100) arrive_ipv6(ipv6::testing::advertisement(asked, machine_address6, &neighbour));
       return;
     }
-    const RawSegment segment = segment_in(frame);
+    const SegmentView segment = view_of_segment(frame);
     for (Peer& client : clients_) hear(client, segment);
     for (Peer& client : fresh_) hear(client, segment);
     for (Peer& peer : peers_) {
@@ -166,7 +165,7 @@ class Case {
       peer.received = {};
     }
   }
-  static void hear(Peer& peer, const RawSegment& segment) {
+  static void hear(Peer& peer, const SegmentView& segment) {
     if (segment.flags == 0 || segment.to.port != peer.from.port || segment.to.address != peer.from.address) return;
     if (segment.from.port == peer.to.port) peer.process(segment);
   }
@@ -369,18 +368,7 @@ class Case {
   }
 
   // --- Checks ----------------------------------------------------------------------------------------------------------------------------
-  /// Returns the allocated bytes without the spare objects of the core's pools.
-  std::size_t allocated() {
-    std::size_t bytes = 0;
-    machine_.on(0, [&] {
-      memp_per_core_trim();
-      trim_payload_references();
-      Buffer::trim_free_list();
-      tcp::Flow::trim();
-      bytes = host::allocated_bytes();
-    });
-    return bytes;
-  }
+  std::size_t allocated() { return machine_.value_on(0, allocated_without_spares); }
   Counters counters() {
     return machine_.value_on(0, [] { return net::counters(0); });
   }

@@ -15,18 +15,15 @@
 #include <bitset>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "lwip/memp.h"
 #include "net/bring_up.hpp"
-#include "net/payload_reference.hpp"
 #include "net/stack.hpp"
-#include "net/tcp/flow.hpp"
 #include "net/testing/choices.hpp"
 #include "net/testing/fuzzed_ends.hpp"
 #include "net/testing/raw_peer.hpp"
-#include "tests/host/allocated_bytes.hpp"
 #include "tests/host/fuzzing.hpp"
 #include "tests/host/host_machine.hpp"
 #include "tests/host/stepped_machine.hpp"
@@ -61,9 +58,9 @@ struct Remote {
 class World {
  public:
   explicit World(std::uint64_t seed) : core_(seed) {
-    card_.tap([this](const Bytes& frame) {
-      frames_.push_back(frame);
-      return true;
+    card_.tap([this](Bytes& frame) {
+      frames_.push_back(std::move(frame));
+      return false;
     });
     const bool up = core_.run([this]() -> task<void> {
       const AddressSetting setting{.dhcp = false, .address = machine_address, .netmask = {0xFFFF0000}, .gateway = {}};
@@ -102,18 +99,19 @@ class World {
   [[nodiscard]] std::uint32_t clock_ms() const { return static_cast<std::uint32_t>(core_.now_ns() / ms_ns); }
 
   // --- The wire --------------------------------------------------------------------------------------------------------------------------
-  void add(Remote& remote, std::uint32_t sequence, std::uint32_t acknowledged, unsigned flags, std::uint32_t bytes, Bytes options) {
+  void add(Remote& remote, std::uint32_t sequence, std::uint32_t acknowledged, unsigned flags, std::uint32_t bytes,
+           std::span<const std::byte> options) {
     const std::uint32_t end = sequence + bytes + ((flags & (syn_flag | fin_flag)) != 0 ? 1 : 0);
     if (static_cast<std::int32_t>(end - remote.furthest) > 0) remote.furthest = end;
-    pending_.push_back(frame_of({.from = remote.from,
-                                 .to = remote.to,
-                                 .sequence = sequence,
-                                 .acknowledged = acknowledged,
-                                 .flags = flags,
-                                 .window = remote.window,
-                                 .options = std::move(options),
-                                 .payload = Bytes(bytes, std::byte{0x55})},
-                                card_.mac()));
+    pending_.push_back(frame_from({.from = remote.from,
+                                   .to = remote.to,
+                                   .sequence = sequence,
+                                   .acknowledged = acknowledged,
+                                   .flags = flags,
+                                   .window = remote.window,
+                                   .options = options,
+                                   .payload = std::span(payload_).first(bytes)},
+                                  card_.mac()));
   }
   /// The machine handles all waiting frames in one event.
   void flush() {
@@ -124,7 +122,9 @@ class World {
   }
   void take_frames() {
     while (!frames_.empty()) {
-      for (const Bytes& frame : std::exchange(frames_, {})) process(frame);
+      std::swap(frames_, taken_);
+      for (const Bytes& frame : taken_) process(frame);
+      taken_.clear();
       core_.settle();
     }
   }
@@ -134,14 +134,14 @@ class World {
       if (asked != machine_address) card_.arrive(arp_answer(asked, machine_address, card_.mac()), 0);
       return;
     }
-    const RawSegment segment = segment_in(frame);
+    const SegmentView segment = view_of_segment(frame);
     if (segment.flags == 0) return;
     if (segment.to.port == client_.from.port) return client_.process(segment);
     for (Remote& remote : remotes_) {
       if (!remote.ended && remote.from.port == segment.to.port) return process(remote, segment);
     }
   }
-  void process(Remote& remote, const RawSegment& segment) {
+  void process(Remote& remote, const SegmentView& segment) {
     if (segment.payload.size() > segment_bytes_max) fail("a segment longer than the link's limit", segment.payload.size());
     const bool acknowledges = (segment.flags & ack_flag) != 0;
     if (acknowledges && !remote.any_numbers && static_cast<std::int32_t>(segment.acknowledged - remote.furthest) > 0 &&
@@ -172,14 +172,14 @@ class World {
               .sequence = choices.bits(1) << 24 | 0xFFF000,
               .ended = false};
     remote.furthest = remote.sequence;
-    Bytes options;
+    options_.clear();
     const std::uint32_t wanted = choices.bits(1);
-    if ((wanted & 1) != 0) append(options, 0x0204'0000 | 100 * choices.below(16), 4);
-    if ((wanted & 2) != 0) append(options, 0x0303'0001 | choices.below(16) << 8, 4);
-    if ((wanted & 4) != 0) append(options, 0x0402'0101, 4);
-    if ((wanted & 8) != 0) append_timestamps(options, 0);
+    if ((wanted & 1) != 0) append(options_, 0x0204'0000 | 100 * choices.below(16), 4);
+    if ((wanted & 2) != 0) append(options_, 0x0303'0001 | choices.below(16) << 8, 4);
+    if ((wanted & 4) != 0) append(options_, 0x0402'0101, 4);
+    if ((wanted & 8) != 0) append_timestamps(0);
     remote.timestamps = (wanted & 8) != 0;
-    add(remote, remote.sequence++, 0, syn_flag, 0, std::move(options));
+    add(remote, remote.sequence++, 0, syn_flag, 0, options_);
     flush();
     if (!remote.answered) {  // too many half-open or waiting connections
       remote.ended = true;
@@ -188,29 +188,30 @@ class World {
     if ((wanted & 0xF0) == 0) return;  // stays half open
     add(remote, remote.sequence, remote.acknowledged, ack_flag, 0, options_of(remote, choices, false));
   }
-  void append_timestamps(Bytes& options, std::uint32_t echo) const {
-    append(options, 0x0101'080A, 4);
-    append(options, clock_ms(), 4);
-    append(options, echo, 4);
+  void append_timestamps(std::uint32_t echo) {
+    append(options_, 0x0101'080A, 4);
+    append(options_, clock_ms(), 4);
+    append(options_, echo, 4);
   }
-  [[nodiscard]] Bytes options_of(const Remote& remote, Choices& choices, bool may_sack) const {
-    Bytes options;
+  /// The result is valid until the next call.
+  [[nodiscard]] std::span<const std::byte> options_of(const Remote& remote, Choices& choices, bool may_sack) {
+    options_.clear();
     const std::uint32_t kind = choices.bits(1);
-    if (remote.timestamps && kind != 0xFF) append_timestamps(options, remote.clock + (kind == 0xFE ? choices.bits(4) : 0));
+    if (remote.timestamps && kind != 0xFF) append_timestamps(remote.clock + (kind == 0xFE ? choices.bits(4) : 0));
     if (may_sack && kind % 4 == 1) {
       const std::uint32_t blocks = 1 + choices.below(remote.timestamps ? 3 : 4);
-      append(options, 0x0101'0502 + 8 * blocks - (kind == 0xF1 ? 1 : 0), 4);
+      append(options_, 0x0101'0502 + 8 * blocks - (kind == 0xF1 ? 1 : 0), 4);
       std::uint32_t at = remote.acknowledged - (kind % 16 == 5 ? 3000 : 0);
       for (std::uint32_t i = 0; i < blocks; ++i) {
         at += choices.bits(1) * 64;
-        append(options, at, 4);
+        append(options_, at, 4);
         at += choices.bits(1) * 64;
-        append(options, at, 4);
+        append(options_, at, 4);
       }
     } else if (kind % 32 == 3) {
-      append(options, choices.bits(4), 4);
+      append(options_, choices.bits(4), 4);
     }
-    return options;
+    return options_;
   }
   static std::uint32_t length(Choices& choices) {
     const std::uint32_t kind = choices.bits(1);
@@ -329,27 +330,20 @@ class World {
     tell_client(client_.sequence, rst_flag | ack_flag, {});
   }
   void tell_client(std::uint32_t sequence, unsigned flags, const Bytes& payload) {
-    card_.arrive(frame_of({.from = client_.from,
-                           .to = client_.to,
-                           .sequence = sequence,
-                           .acknowledged = (flags & ack_flag) != 0 ? client_.acknowledged : 0,
-                           .flags = flags,
-                           .payload = payload},
-                          card_.mac()),
+    card_.arrive(frame_from({.from = client_.from,
+                             .to = client_.to,
+                             .sequence = sequence,
+                             .acknowledged = (flags & ack_flag) != 0 ? client_.acknowledged : 0,
+                             .flags = flags,
+                             .payload = payload},
+                            card_.mac()),
                  0);
     core_.settle();
     take_frames();
   }
-  /// The allocated bytes without the spare objects of the core's pools.
   std::size_t allocated() {
     std::size_t bytes = 0;
-    core_.call([&] {
-      memp_per_core_trim();
-      trim_payload_references();
-      Buffer::trim_free_list();
-      tcp::Flow::trim();
-      bytes = host::allocated_bytes();
-    });
+    core_.call([&] { bytes = allocated_without_spares(); });
     return bytes;
   }
   void finish() {
@@ -368,6 +362,7 @@ class World {
     if (now.held_bytes != 0) fail("the account is not empty when all connections have ended", now.held_bytes);
     pending_ = {};
     frames_ = {};
+    taken_ = {};
     static_cast<void>(host::take_console_text());
     if (const std::size_t bytes = allocated(); bytes > before_bytes_ + machine_bytes)
       fail("memory is allocated when all connections have ended", bytes - before_bytes_);
@@ -378,12 +373,14 @@ class World {
   std::uint16_t next_port_ = 2000, next_client_ = 1000;
   std::bitset<0x10000> invented_ports_;  ///< sources of damaged frames, which may have connections of their own
   bool sent_ = false;
-  std::vector<Bytes> frames_, pending_;
+  std::vector<Bytes> frames_, taken_, pending_;
+  Bytes options_;
+  const Bytes payload_ = Bytes(segment_bytes_max, std::byte{0x55});
   std::array<Remote, remotes_max> remotes_{};
   Peer client_;
   Applications applications_;
   host::SteppedMachine core_;
-  WireCard card_{{.mac = {2, 0, 0, 0, 0, 1}}};
+  WireCard card_{{.mac = {2, 0, 0, 0, 0, 1}, .exact_buffers = true}};
   std::unique_ptr<NetworkControl> network_;
 };
 
@@ -405,8 +402,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-// A shorter history of each allocation makes a quarter more inputs.
-extern "C" const char* __asan_default_options() { return "malloc_context_size=5"; }
+// The history of allocations costs time, and fresh memory costs page faults. A finding can be repeated with longer ones, by ASAN_OPTIONS.
+extern "C" const char* __asan_default_options() { return "malloc_context_size=1:quarantine_size_mb=64"; }
 
 #ifndef NEAP_LIBFUZZER
 int main(int count, char** words) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// Both ends of the connections in fuzz_stack.cpp: applications of the machine that behave well or badly, and peers without a TCP stack.
+// Both ends of the connections in fuzz_stack.cpp and fuzz_tcp_connection.cpp: applications of the machine that behave well or badly, and
+// peers without a TCP stack.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -10,8 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "lwip/memp.h"
 #include "net/network.hpp"
+#include "net/payload_reference.hpp"
+#include "net/tcp/flow.hpp"
 #include "net/testing/raw_peer.hpp"
+#include "tests/host/allocated_bytes.hpp"
 
 namespace neap::net::testing {
 
@@ -70,7 +76,7 @@ class Application final : public ConnectionHandler {
  private:
   void send(std::size_t bytes) {
     sent_ = true;
-    const std::vector<std::byte> block(sent_block_bytes);
+    static const std::array<std::byte, sent_block_bytes> block{};
     Buffer data;
     for (std::size_t left = std::min(bytes, connection().send_space_bytes()); left > 0;) {
       const std::size_t now = std::min(left, block.size());
@@ -92,6 +98,15 @@ class Echo final : public ConnectionHandler {
   }
 };
 
+/// Returns the allocated bytes without the spare objects of the core's pools. MUST be called on the core.
+inline std::size_t allocated_without_spares() {
+  memp_per_core_trim();
+  trim_payload_references();
+  Buffer::trim_free_list();
+  tcp::Flow::trim();
+  return host::allocated_bytes();
+}
+
 /// The remote end of a connection: its sequence numbers and the bytes received in order.
 struct Peer {
   Endpoint from, to;
@@ -101,7 +116,7 @@ struct Peer {
   bool answered = false, reset = false;
   Bytes received{};
 
-  void process(const RawSegment& segment) {
+  void process(const SegmentView& segment) {
     if ((segment.flags & rst_flag) != 0) reset = true;
     if ((segment.flags & ack_flag) != 0) taken = segment.acknowledged;
     if ((segment.flags & syn_flag) != 0 && !answered) {

@@ -2,8 +2,11 @@
 // Peers without a stack: TCP segments that a test makes up, over IPv4 or IPv6.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "net/ipv6/packet.hpp"
@@ -13,56 +16,83 @@ namespace neap::net::testing {
 
 constexpr unsigned fin_flag = 1, syn_flag = 2, rst_flag = 4, psh_flag = 8, ack_flag = 16;
 
-struct RawSegment {
+/// A segment whose options and payload are in `Octets`.
+template <class Octets>
+struct SegmentOf {
   Endpoint from, to;
   std::uint32_t sequence = 0, acknowledged = 0;
   unsigned flags = 0;
   std::uint16_t window = 0xFFFF;
-  Bytes options{};  ///< padded by zeros to a multiple of four bytes
-  Bytes payload{};
+  Octets options{};  ///< padded by zeros to a multiple of four bytes
+  Octets payload{};
   // Over IPv6.
   std::uint8_t hops = 64;
   std::uint32_t flow = 0;  ///< traffic class and flow label
 };
+/// A segment with memory of its own.
+using RawSegment = SegmentOf<Bytes>;
+/// A segment that refers to a frame or to other memory, for code that makes or reads many segments.
+using SegmentView = SegmentOf<std::span<const std::byte>>;
 
-/// Makes a frame from a simulated neighbour, without a checksum of the transport.
-[[nodiscard]] inline Bytes ipv6_frame(ipv6::Header header, const MacAddress& to_mac, const Bytes& payload) {
-  header.payload_bytes = static_cast<std::uint16_t>(payload.size());
-  Bytes frame;
-  append(frame, to_mac);
-  append(frame, neighbour_mac, 6);
-  append(frame, ipv6::ethertype, 2);
-  frame.resize(ipv6::ethernet_bytes + ipv6::header_bytes);
+template <class To, class From>
+[[nodiscard]] SegmentOf<To> segment_as(const SegmentOf<From>& other) {
+  return {.from = other.from,
+          .to = other.to,
+          .sequence = other.sequence,
+          .acknowledged = other.acknowledged,
+          .flags = other.flags,
+          .window = other.window,
+          .options = To(other.options.begin(), other.options.end()),
+          .payload = To(other.payload.begin(), other.payload.end()),
+          .hops = other.hops,
+          .flow = other.flow};
+}
+
+/// Makes a frame from a simulated neighbour. Its payload is zeros.
+[[nodiscard]] inline Bytes ipv6_headers(ipv6::Header header, const MacAddress& to_mac, std::size_t payload_bytes) {
+  header.payload_bytes = static_cast<std::uint16_t>(payload_bytes);
+  Bytes frame(ipv6::ethernet_bytes + ipv6::header_bytes + payload_bytes);
+  Writer to(frame);
+  to.put(std::as_bytes(std::span(to_mac)));
+  to.put<6>(neighbour_mac);
+  to.put<2>(ipv6::ethertype);
   header.write(frame.data() + ipv6::ethernet_bytes);
-  append(frame, payload);
   return frame;
 }
 
 /// Makes a frame to the card of `to`, whose MAC address is `mac`, with valid checksums.
+[[nodiscard]] inline Bytes frame_from(const SegmentView& segment, const MacAddress& mac) {
+  constexpr std::array<std::byte, 3> no_options{};
+  const std::size_t padded = (segment.options.size() + 3) / 4 * 4, bytes = 20 + padded + segment.payload.size();
+  Bytes frame = segment.from.address.is_v4()
+                    ? ipv4_headers({.from = segment.from.address.v4(), .to = segment.to.address.v4(), .to_mac = mac}, bytes)
+                    : ipv6_headers({.next = ipv6::next_header::tcp,
+                                    .hops = segment.hops,
+                                    .from = segment.from.address,
+                                    .to = segment.to.address,
+                                    .flow = segment.flow},
+                                   mac, bytes);
+  Writer to(std::span<std::byte>(frame).last(bytes));
+  to.put<2>(segment.from.port);
+  to.put<2>(segment.to.port);
+  to.put<4>(segment.sequence);
+  to.put<4>(segment.acknowledged);
+  to.put<2>((5 + padded / 4) << 12 | segment.flags);
+  to.put<2>(segment.window);
+  to.put<4>(0);
+  to.put(segment.options);
+  to.put(std::span<const std::byte>(no_options).first(padded - segment.options.size()));
+  to.put(segment.payload);
+  fill_checksums(frame);
+  return frame;
+}
 inline Bytes frame_of(const RawSegment& segment, const MacAddress& mac) {
-  Bytes options = segment.options;
-  options.resize((options.size() + 3) / 4 * 4);
-  Bytes tcp;
-  append(tcp, segment.from.port, 2);
-  append(tcp, segment.to.port, 2);
-  append(tcp, segment.sequence, 4);
-  append(tcp, segment.acknowledged, 4);
-  append(tcp, (5 + options.size() / 4) << 12 | segment.flags, 2);
-  append(tcp, segment.window, 2);
-  append(tcp, 0, 4);
-  append(tcp, options);
-  append(tcp, segment.payload);
-  if (!segment.from.address.is_v4()) {
-    const ipv6::Header header{
-        .next = ipv6::next_header::tcp, .hops = segment.hops, .from = segment.from.address, .to = segment.to.address, .flow = segment.flow};
-    return with_checksums(ipv6_frame(header, mac, tcp));
-  }
-  return with_checksums(ipv4_frame({.from = segment.from.address.v4(), .to = segment.to.address.v4(), .to_mac = mac}, tcp));
+  return frame_from(segment_as<std::span<const std::byte>>(segment), mac);
 }
 
-/// Returns the segment in a frame. If the frame has none, its flags are 0.
-inline RawSegment segment_in(const Bytes& frame) {
-  RawSegment segment;
+/// Returns the segment in a frame, as a view of the frame. If the frame has none, its flags are 0.
+[[nodiscard]] inline SegmentView view_of_segment(const Bytes& frame) {
+  SegmentView segment;
   std::size_t tcp = 34, end = 0;
   if (frame.size() >= 74 && word(frame, 12) == ipv6::ethertype && octet(frame, 20) == ipv6::next_header::tcp) {
     const ipv6::Header header = ipv6::Header::read(ipv6::Octets(frame).subspan(ipv6::ethernet_bytes));
@@ -88,10 +118,12 @@ inline RawSegment segment_in(const Bytes& frame) {
   segment.acknowledged = quad(frame, tcp + 8);
   segment.flags = octet(frame, tcp + 13);
   segment.window = word(frame, tcp + 14);
-  segment.options.assign(frame.begin() + static_cast<std::ptrdiff_t>(tcp) + 20, frame.begin() + static_cast<std::ptrdiff_t>(data));
-  segment.payload.assign(frame.begin() + static_cast<std::ptrdiff_t>(data), frame.begin() + static_cast<std::ptrdiff_t>(end));
+  segment.options = std::span(frame).subspan(tcp + 20, data - tcp - 20);
+  segment.payload = std::span(frame).subspan(data, end - data);
   return segment;
 }
+/// As `view_of_segment`, with memory of its own.
+inline RawSegment segment_in(const Bytes& frame) { return segment_as<Bytes>(view_of_segment(frame)); }
 
 /// A TCP peer that the test controls completely. The test MUST pass the server's segments for this peer to `process`.
 class RawPeer {

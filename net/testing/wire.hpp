@@ -32,6 +32,7 @@ struct CardOptions {
   std::uint32_t frame_bytes_max = 1514;       ///< without FCS
   std::uint32_t receive_buffer_bytes = 2048;  ///< a longer frame, as RSC makes, arrives in several buffers
   bool checksum_offload = true;
+  bool exact_buffers = false;               ///< a receive buffer ends with its frame, so that a sanitizer detects accesses behind it
   bool checks_fragments = false;            ///< wrongly reports every fragment's layer 4 checksum as good
   std::uint32_t tso_bytes_max = 0;          ///< 0: no TSO
   std::chrono::microseconds read_delay{0};  ///< time before the card reads a frame
@@ -52,9 +53,9 @@ class WireCard final : public NetDevice {
   ~WireCard() override;
 
   static void join(WireCard& one, WireCard& other) noexcept;
-  /// Calls `sink` for each sent frame, on the sending core. If `sink` returns false, the frame is dropped. MUST be called before frames
-  /// flow.
-  void tap(std::function<bool(const Bytes&)> sink) { tap_ = std::move(sink); }
+  /// Calls `sink` for each sent frame, on the sending core. If `sink` returns false, the frame is dropped; it MAY take the bytes then. MUST
+  /// be called before frames flow.
+  void tap(std::function<bool(Bytes&)> sink) { tap_ = std::move(sink); }
   /// Delivers a frame from the test to the queue of `core`; if that is -1, to the queue that RSS selects. MAY be called on any core.
   void arrive(Bytes frame, int core = -1);
   /// Delivers frames to `core` in one event and one call, as a driver does with the frames of one interrupt.
@@ -98,6 +99,7 @@ class WireCard final : public NetDevice {
     std::vector<TransmitPiece> pieces;
     TransmitOffload offload;
     void* token;
+    std::size_t bytes = 0;
   };
   struct Queue final : FrameSender {
     explicit Queue(WireCard& its_card) : card(its_card) {}
@@ -109,6 +111,7 @@ class WireCard final : public NetDevice {
     WireCard& card;
     std::atomic<FrameReceiver*> receiver{nullptr};
     std::vector<void*> completed;  ///< tokens that are reported late
+    std::vector<void*> spare;      ///< empty; its memory serves for the next tokens
     std::deque<Posted> ring;
     bool engine_runs = false, said_full = false;
     Timer engine;
@@ -133,7 +136,7 @@ class WireCard final : public NetDevice {
 
   CardOptions options_;
   WireCard* other_ = nullptr;
-  std::function<bool(const Bytes&)> tap_;
+  std::function<bool(Bytes&)> tap_;
   std::vector<std::unique_ptr<Queue>> queues_;
   std::atomic<bool> link_{true}, cut_{false}, gone_{false};
   std::atomic<double> lost_, repeated_, late_;

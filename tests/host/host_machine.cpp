@@ -43,6 +43,7 @@ struct HostCore {
 };
 
 std::array<std::unique_ptr<HostCore>, machine::cores_max> cores;
+unsigned cores_made = 0;  // no core has this number or a higher one
 std::mutex cores_change;  // held while cores are made, destroyed, or woken by a test that sets the clock
 std::atomic<unsigned> running_cores{1};
 constinit thread_local unsigned own_core = 0;
@@ -74,6 +75,7 @@ HostCore& host_core(unsigned core) {
 
 /// Takes all raised interrupts. Returns the lowest vector, or 0 if none was raised.
 std::uint8_t take_interrupts(HostCore& self) noexcept {
+  if (!self.any_raised.load(std::memory_order_relaxed)) return 0;
   std::array<std::uint64_t, 4> taken{};
   {
     const std::lock_guard lock(self.mutex);
@@ -101,6 +103,7 @@ void make_core(unsigned core) {
   if (cores[core] != nullptr) return;
   const std::lock_guard lock(cores_change);
   cores[core] = std::make_unique<HostCore>();
+  cores_made = std::max(cores_made, core + 1);
 }
 
 }  // namespace
@@ -130,7 +133,7 @@ unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept {
 void open_interrupt_window() noexcept {
   if (own_work != nullptr) own_work->begin_piece();
   HostCore* const self = cores[own_core].get();
-  if (self != nullptr && self->any_raised.load(std::memory_order_relaxed)) take_interrupts(*self);
+  if (self != nullptr) take_interrupts(*self);
 }
 
 // In all states a sender calls `end_sleep`, because a thread cannot wait for a write.
@@ -274,6 +277,7 @@ HostMachine::~HostMachine() {
   {
     const std::lock_guard lock(cores_change);
     for (auto& core : cores) core.reset();
+    cores_made = 0;
   }
   running_cores.store(1, std::memory_order_relaxed);
   own_core = 0;
@@ -384,7 +388,7 @@ namespace {
 void set_manual(std::uint64_t now_ns) {
   manual_now_ns.store(now_ns, std::memory_order_relaxed);
   const std::lock_guard machine_stays(cores_change);
-  for (auto& core : cores) {
+  for (auto& core : std::span(cores).first(cores_made)) {
     if (core == nullptr) continue;
     const std::lock_guard lock(core->mutex);
     core->changed.notify_one();

@@ -9,13 +9,11 @@
 // the next whole second after the end of the one before it, because the kernel's per-core state of times remains.
 #pragma once
 
-#include <ucontext.h>
-
-#include <chrono>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 
 #include "kernel/task.hpp"
 #include "tests/host/host_machine.hpp"
@@ -43,16 +41,25 @@ class SteppedMachine {
   [[nodiscard]] std::uint64_t now_ns() const noexcept { return now_ns_; }
 
  private:
+  /// The place at which a stack has left off, as the compiler's `__builtin_setjmp` stores it.
+  using Place = std::array<void*, 5>;
   static void run_core(unsigned high, unsigned low);
+  static void leave(Place& from, const Place& to);
+  [[noreturn]] static void jump(const Place& to);
+  void begin();
   void resume();
+  void begin_switch(bool to_core, bool for_good);
+  void end_switch(bool to_core);
 
-  // The address sanitizer clears a stack's shadow at each switch, by a system call if the stack has 512 KiB or more.
   static constexpr std::size_t stack_bytes = 256 << 10;
   std::uint64_t now_ns_;
   ManualClock clock_;
   std::unique_ptr<std::byte[]> stack_ = std::make_unique<std::byte[]>(stack_bytes);
-  ucontext_t caller_{}, core_{};
-  bool ended_ = false;
+  Place caller_{}, core_{};
+  bool begun_ = false, ended_ = false;
+  void *caller_frames_ = nullptr, *core_frames_ = nullptr;  // the address sanitizer's data of a stack that has left off
+  const void* caller_stack_ = nullptr;
+  std::size_t caller_stack_bytes_ = 0;
 };
 
 }  // namespace neap::host
