@@ -4,9 +4,10 @@
 All parts but the fuzzers run on the model machine in virtual time, so a finding repeats with its seed:
 
   rounds       transfers over links with random impairments, damaged frames among them; then no byte may be held and no connection be open
-  flood        a million SYNs beside a client with one request in flight, which keeps FLOOD_RATIO_MIN of its rate; memory stays flat
-  churn        100,000 connections are opened, used and closed
-  crowd        10,000 open connections on a machine of 256 MB, each of which answers
+  flood        a million SYNs beside a client with one request in flight, which keeps FLOOD_RATIO_MIN of its rate; memory stays flat;
+               once with a core that sleeps between requests, and once with a core that polls
+  churn        100,000 connections are opened, used and closed; then the heap is as after the first of them, and none is open
+  crowd        10,000 open connections on a machine of 256 MB, each of which answers; then the heap is as before, and none is open
   fuzz         net/fuzz_* in slices of time, until all executions of equal programs are EXECUTIONS; a file keeps their number
 
 Flood, churn and crowd have a fixed size and run once. Rounds and slices of the fuzzers then alternate until the time is over, with one
@@ -47,6 +48,9 @@ FLOOD_SYNS = 1_000_000
 FLOOD_RATE = 100_000
 FLOOD_RATIO_MIN = 0.8
 FLOOD_REQUESTS_RATE = 2000
+# The image's idle state. An undisturbed core with `menu` sleeps in C7 between requests and needs 20 us to wake up. A flood keeps it out of
+# C7, so the client even gains by it, whatever the SYNs cost. With `poll` the core is awake in both runs.
+FLOOD_ARMS = {"asleep": "idle=menu", "polling": "idle=poll"}
 CLIENT_PORT = 11211
 # The forged sources are in no network of the guest. Its answers go by this gateway, a client, which drops them.
 GATEWAY = "10.0.0.16"
@@ -58,6 +62,18 @@ CHURN_LOADS = 25
 CROWD_CONNECTIONS = 10_000
 CROWD_CLIENTS = 100
 CROWD_MEMORY = "256M"
+# Less than a byte for each connection of churn. The first load has filled the pools of spare objects, so nothing else may grow.
+LEFT_HEAP_BYTES_MAX = 64 << 10
+# While only the connection of `_look` and control's are open. The clients close first, so the machine has no connection in TIME-WAIT.
+LEFT = {
+    "net.connections_open": 2,
+    "memcached.curr_connections": 1,
+    "net.half_open": 0,
+    "memcached.held_bytes": 0,
+    "memcached.reply_bytes": 0,
+    "control.held_bytes": 0,
+    "memory.heap_refused": 0,
+}
 
 EXECUTIONS = 100_000_000
 SLICE_SECONDS = 60
@@ -151,21 +167,27 @@ def play_round(seed: int, server: System) -> list[str]:
 def flood(memcached: System) -> list[str]:
     """A client with one request in flight has a rate of one over its mean latency."""
     seconds = FLOOD_SYNS / FLOOD_RATE
-    calm, _ = _one_client(memcached, 1.0, [])
-    flooded, trial = _one_client(memcached, seconds, [f"at window+0ns flood {FLOOD_RATE} {FLOOD_SYNS} {CLIENT_PORT}"])
-    return flood_findings(calm, flooded, trial)
+    flooding = [f"at window+0ns flood {FLOOD_RATE} {FLOOD_SYNS} {CLIENT_PORT}"]
+    found = []
+    for arm, idle in FLOOD_ARMS.items():
+        calm, _ = _one_client(memcached, idle, 1.0, [])
+        flooded, trial = _one_client(memcached, idle, seconds, flooding)
+        found += [f"{arm}: {line}" for line in flood_findings(arm, calm, flooded, trial)]
+    return found
 
 
-def flood_findings(calm: Result, flooded: Result, texts: Sequence[str]) -> list[str]:
+def flood_findings(arm: str, calm: Result, flooded: Result, texts: Sequence[str]) -> list[str]:
     """`texts`: control's statistics before and after the log's begin and end, of the flooded run."""
     found = [f"{one.world['failed']} requests failed" for one in (calm, flooded) if one.world["failed"]]
-    ratio = calm.world["latency_ns"]["mean"] / flooded.world["latency_ns"]["mean"]
+    calm_us, flooded_us = (one.world["latency_ns"]["mean"] / 1e3 for one in (calm, flooded))
+    ratio = calm_us / flooded_us
     before, *_, after = (statistics(text) for text in texts)
     syns = flooded.world["frames"]["to_card"]
     growth = after["memory.heap_used_bytes"] - before["memory.heap_used_bytes"]
     progress.say(
-        f"neap: soak: network: flood: {FLOOD_SYNS} SYNs at {FLOOD_RATE}/s, the client keeps {ratio:.3f} of its rate, "
-        f"the heap has grown by {growth} bytes, {after.get('net.half_open', 0)} connections are half open"
+        f"neap: soak: network: flood, {arm}: {FLOOD_SYNS} SYNs at {FLOOD_RATE}/s, the client keeps {ratio:.3f} of its rate (mean latency "
+        f"{calm_us:.2f} us, now {flooded_us:.2f} us), the heap has grown by {growth} bytes, {after.get('net.half_open', 0)} connections "
+        "are half open"
     )
     if syns < FLOOD_SYNS:
         found.append(f"only {syns} frames came to the card")
@@ -176,7 +198,7 @@ def flood_findings(calm: Result, flooded: Result, texts: Sequence[str]) -> list[
     return found
 
 
-def _one_client(memcached: System, seconds: float, faults: Sequence[str]) -> tuple[Result, list[str]]:
+def _one_client(memcached: System, idle: str, seconds: float, faults: Sequence[str]) -> tuple[Result, list[str]]:
     wanted = Experiment(
         MODEL,
         load="fixed",
@@ -186,7 +208,7 @@ def _one_client(memcached: System, seconds: float, faults: Sequence[str]) -> tup
         depth=1,
         keys=100,
         value_bytes=100,
-        arguments=transfer.NEAP_WORDS,
+        arguments=[*(word for word in transfer.NEAP_WORDS if not word.startswith("idle=")), idle],
         faults=faults,
         world_options=("--arrivals", "fixed", "--recovery", "1"),
     )
@@ -197,11 +219,13 @@ def _one_client(memcached: System, seconds: float, faults: Sequence[str]) -> tup
 
 def churn(memcached: System) -> list[str]:
     loads = [_used_once(f"churn{number}", CHURN_CONNECTIONS) for number in range(CHURN_LOADS)]
-    return _connections(memcached, loads, CHURN_LOADS * CHURN_CONNECTIONS, "512M")
+    loads = [loads[0], _look("warm"), *loads[1:], _look("end")]
+    return _connections("churn", memcached, loads, CHURN_LOADS * CHURN_CONNECTIONS, "512M")
 
 
 def crowd(memcached: System) -> list[str]:
-    return _connections(memcached, [_used_once("crowd", CROWD_CONNECTIONS)], CROWD_CONNECTIONS, CROWD_MEMORY)
+    loads = [_used_once("first", CHURN_CONNECTIONS), _look("warm"), _used_once("crowd", CROWD_CONNECTIONS), _look("end")]
+    return _connections("crowd", memcached, loads, CHURN_CONNECTIONS + CROWD_CONNECTIONS, CROWD_MEMORY)
 
 
 def _used_once(name: str, connections: int) -> Load:
@@ -223,11 +247,17 @@ def _used_once(name: str, connections: int) -> Load:
     )
 
 
-def _connections(memcached: System, loads: Sequence[Load], wanted: int, memory: str) -> list[str]:
+def _look(name: str) -> Load:
+    """Takes control's statistics while its connection and control's are the only ones."""
+    return Load(name, "fixed", 1000, connections=1, depth=1, keys=100, value_bytes=100, window_ms=10, settings=["stats"])
+
+
+def _connections(name: str, memcached: System, loads: Sequence[Load], wanted: int, memory: str) -> list[str]:
     setting = Experiment(MODEL, arguments=transfer.NEAP_WORDS, memory=memory, world_options=("--clients", str(CROWD_CLIENTS)))
     with tempfile.TemporaryDirectory(prefix="neap-crowd-") as scratch:
-        results = experiment.run_sequence(setting, loads, memcached, Path(scratch))
-    return connection_findings([result.world for result in results], wanted)
+        worlds = [result.world for result in experiment.run_sequence(setting, loads, memcached, Path(scratch))]
+    texts = [text for load, world in zip(loads, worlds, strict=True) if load.settings for text in world["answers"]]
+    return [*connection_findings(worlds, wanted + len(texts)), *left_findings(name, texts)]
 
 
 def connection_findings(worlds: Sequence[Mapping], wanted: int) -> list[str]:
@@ -241,6 +271,22 @@ def connection_findings(worlds: Sequence[Mapping], wanted: int) -> list[str]:
     opened = sum(one["connections"]["opened"] for one in worlds)
     if opened < wanted:
         found.append(f"{opened} connections were opened, not {wanted}")
+    return found
+
+
+def left_findings(name: str, texts: Sequence[str]) -> list[str]:
+    """`texts`: control's statistics when the connections of the first load are closed, and when those of the last load are."""
+    before, after = (statistics(text) for text in texts)
+    growth, held = (after[key] - before[key] for key in ("memory.heap_used_bytes", "net.held_bytes"))
+    progress.say(
+        f"neap: soak: network: {name}: {after['net.connections_accepted']} connections were accepted, {after['net.connections_open']} are "
+        f"open, since the first load the heap has grown by {growth} bytes"
+    )
+    found = [f"{key} is {after.get(key)} at the end, not {wanted}" for key, wanted in LEFT.items() if after.get(key) != wanted]
+    if held > 0:
+        found.append(f"connections hold {held} bytes more than after the first load")
+    if growth > LEFT_HEAP_BYTES_MAX:
+        found.append(f"the heap has grown by {growth} bytes since the first load, more than {LEFT_HEAP_BYTES_MAX}")
     return found
 
 

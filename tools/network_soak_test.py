@@ -2,6 +2,7 @@
 """The parts of `./neap soak network` that need no machine: plans from seeds, judgements of results, and the fuzzers' tally."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,7 +46,22 @@ def test_a_failed_transfer_is_a_finding_with_its_network(monkeypatch: pytest.Mon
 
 
 def test_a_flood_may_slow_a_client_a_little() -> None:
-    assert network_soak.flood_findings(CALM, FLOODED, texts(1000, 2000)) == []
+    assert network_soak.flood_findings("polling", CALM, FLOODED, texts(1000, 2000)) == []
+
+
+def test_a_flood_is_judged_with_a_sleeping_and_a_polling_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = []
+
+    def one_client(_memcached: object, idle: str, _seconds: float, faults: list) -> tuple[SimpleNamespace, list[str]]:
+        ran.append((idle, len(faults)))
+        slow = {**FLOODED.world, "latency_ns": {"mean": 30_000.0}}
+        flooded = SimpleNamespace(world=slow) if idle == "idle=poll" else FLOODED
+        return (flooded if faults else CALM), texts(0, 0)
+
+    monkeypatch.setattr(network_soak, "_one_client", one_client)
+    (found,) = network_soak.flood(SimpleNamespace())
+    assert found.startswith("polling: a client has 0.67 of its undisturbed rate")
+    assert ran == [("idle=menu", 0), ("idle=menu", 1), ("idle=poll", 0), ("idle=poll", 1)]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +74,7 @@ def test_a_flood_may_slow_a_client_a_little() -> None:
     ],
 )
 def test_a_flood_that_harms_is_a_finding(world: dict, memory: tuple[int, int], said: str) -> None:
-    (found,) = network_soak.flood_findings(CALM, SimpleNamespace(world={**FLOODED.world, **world}), texts(*memory))
+    (found,) = network_soak.flood_findings("polling", CALM, SimpleNamespace(world={**FLOODED.world, **world}), texts(*memory))
     assert said in found
 
 
@@ -72,6 +88,54 @@ def test_each_connection_has_to_open_and_to_answer() -> None:
         ({"connections": {"opened": 9_999, "refused": 0, "lost": 0}}, "9999 connections were opened"),
     ):
         assert any(said in line for line in network_soak.connection_findings([{**good, **change}], 10_000)), said
+
+
+LEFT = {**network_soak.LEFT, "net.connections_accepted": 100_027, "net.held_bytes": 2192, "memory.heap_used_bytes": 2_000_000}
+
+
+def left(**changes: int) -> str:
+    """Control's statistics. `changes`: with _ for the first point of a name."""
+    return "; ".join(f"{name}={value}" for name, value in {**LEFT, **{key.replace("_", ".", 1): to for key, to in changes.items()}}.items())
+
+
+def test_closed_connections_leave_nothing() -> None:
+    assert network_soak.left_findings("churn", [left(), left(memory_heap_used_bytes=2_000_352)]) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"net_connections_open": 3}, "net.connections_open is 3 at the end, not 2"),
+        ({"memcached_curr_connections": 2}, "memcached.curr_connections is 2 at the end, not 1"),
+        ({"net_half_open": 1}, "net.half_open is 1 at the end, not 0"),
+        ({"net_held_bytes": 4192}, "connections hold 2000 bytes more"),
+        ({"memory_heap_used_bytes": 2_100_000}, "the heap has grown by 100000 bytes since the first load"),
+    ],
+)
+def test_a_leak_of_closed_connections_is_a_finding(changes: dict[str, int], said: str) -> None:
+    (found,) = network_soak.left_findings("churn", [left(), left(**changes)])
+    assert said in found
+
+
+@pytest.mark.parametrize(("part", "connections"), [(network_soak.churn, 100_000), (network_soak.crowd, 14_000)])
+def test_statistics_are_taken_after_the_first_and_the_last_load(part: Callable, connections: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def run_sequence(_setting: object, loads: list, _image: object, _out: Path) -> list[SimpleNamespace]:
+        seen.extend(loads)
+        grown = {"end": left(memory_heap_used_bytes=3_000_000)}
+        counts = {"offered": 1, "answered": 1, "failed": 0}
+        opened = [{"opened": one.connections, "refused": 0, "lost": 0} for one in loads]
+        answers = [[grown.get(one.name, left())] if one.settings else [] for one in loads]
+        return [SimpleNamespace(world={**counts, "connections": a, "answers": b}) for a, b in zip(opened, answers, strict=True)]
+
+    monkeypatch.setattr(network_soak.experiment, "run_sequence", run_sequence)
+    (found,) = part(SimpleNamespace())
+    assert "the heap has grown by 1000000 bytes" in found
+    assert [at for at, one in enumerate(seen) if one.settings] == [1, len(seen) - 1]
+    assert sum(one.connections for one in seen if not one.settings) == connections
+    for one in seen:
+        one.check()
 
 
 def test_each_connection_is_used() -> None:

@@ -26,6 +26,9 @@ pytestmark = pytest.mark.image_only
 
 RUN_SECONDS = 180
 CLONE_BUILD_SECONDS = 1200  # with no object in the caches, beside other tests
+# Of a test that builds clones: the longest build, and the usual time of a test for the rest. Only a build with the second store may find no
+# object there. The usual store has the objects, because the checkout that runs the tests was built before.
+CLONE_TEST_SECONDS = CLONE_BUILD_SECONDS + 600
 END_SECONDS = 20
 INTERRUPTED = 130
 # Of ccache, in the user's cache. The image's objects have 70 MB.
@@ -174,12 +177,14 @@ def build_in(checkout: Path, code: str, **environment: str) -> None:
     assert done.returncode == 0, f"in {checkout}:\n{done.stdout[-1000:]}{done.stderr[-3000:]}"
 
 
+@pytest.mark.timeout(CLONE_TEST_SECONDS)
 def test_a_checkout_in_a_path_with_spaces_builds_and_runs(clones: tuple[Path, Path], port: int) -> None:
     with Run("memcached", "--forward", f"{port}:11211", checkout=clones[0]) as run:
         run.wait_for("memcached: listening on", CLONE_BUILD_SECONDS)
         ask(port)
 
 
+@pytest.mark.timeout(CLONE_TEST_SECONDS)
 def test_two_builds_of_one_commit_are_identical(clones: tuple[Path, Path]) -> None:
     """The first build may take from ccache objects that were compiled in other checkouts. The second build has a store of its own, with
     objects that only earlier second builds compiled. So each object of one image was compiled apart from that of the other image, with

@@ -61,6 +61,8 @@ pub struct Experiment {
     is_calm: bool,
     /// Control's answers to the lines of `asked`, without `ok`.
     answers: Vec<String>,
+    /// Control's answers to the settings of each load that has begun, without `ok`.
+    setting_answers: Vec<Vec<String>>,
     /// Control's answers to `stats`: before and after the log's begin, and before and after its end.
     statistics: Vec<String>,
 }
@@ -70,16 +72,31 @@ pub struct Run<'e> {
     pub plan: &'e PlannedLoad,
     pub load: &'e Load,
     pub window_ns: (u64, u64),
+    /// Control's answers to the load's settings, without `ok`.
+    pub setting_answers: &'e [String],
 }
 
 impl Experiment {
     /// `hosts`: the number of clients.
     pub fn new(options: ExperimentOptions, hosts: usize, control: NeapControl) -> Self {
-        let (loads, windows_ns, answers, statistics) = Default::default();
+        let (loads, windows_ns, answers, setting_answers, statistics) = Default::default();
         let set_up_end_ns = options.set_up_ns_max;
         let (answer, stage, cores, is_calm) = (None, Stage::Unused, 0, true);
-        let mut experiment =
-            Self { options, loads, hosts, control, answer, stage, set_up_end_ns, cores, windows_ns, is_calm, answers, statistics };
+        let mut experiment = Self {
+            options,
+            loads,
+            hosts,
+            control,
+            answer,
+            stage,
+            set_up_end_ns,
+            cores,
+            windows_ns,
+            is_calm,
+            answers,
+            setting_answers,
+            statistics,
+        };
         experiment.begin_load(0);
         experiment
     }
@@ -89,6 +106,7 @@ impl Experiment {
         if let Some(plan) = self.options.loads.get(self.loads.len()) {
             self.loads.push(Load::new(plan.load.clone(), self.hosts));
             self.windows_ns.push((0, 0));
+            self.setting_answers.push(Vec::new());
             self.set_up_end_ns = now_ns.saturating_add(self.options.set_up_ns_max);
             self.stage = Stage::LinkDown;
         }
@@ -129,8 +147,8 @@ impl Experiment {
 
     /// The loads that have begun, in order.
     pub fn runs(&self) -> impl Iterator<Item = Run<'_>> {
-        let parts = self.options.loads.iter().zip(&self.loads).zip(&self.windows_ns);
-        parts.map(|((plan, load), &window_ns)| Run { plan, load, window_ns })
+        let parts = self.options.loads.iter().zip(&self.loads).zip(&self.windows_ns).zip(&self.setting_answers);
+        parts.map(|(((plan, load), &window_ns), setting_answers)| Run { plan, load, window_ns, setting_answers })
     }
 
     /// From and to, of the load that is under way; 0 before its window begins.
@@ -261,7 +279,15 @@ impl Experiment {
                 Some(Stage::Preloading)
             }
             Stage::Preloading if load.is_preloaded() => self.make_setting(0, now_ns, hosts)?,
-            Stage::Setting(number) if take_line(&mut self.answer).is_some() => self.make_setting(number + 1, now_ns, hosts)?,
+            Stage::Setting(number) => match take_line(&mut self.answer) {
+                Some(answer) => {
+                    if let Some(answers) = self.setting_answers.last_mut() {
+                        answers.push(answer);
+                    }
+                    self.make_setting(number + 1, now_ns, hosts)?
+                }
+                None => None,
+            },
             Stage::Asking(number) => match take_line(&mut self.answer) {
                 Some(answer) => {
                     self.answers.push(answer);

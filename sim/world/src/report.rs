@@ -43,6 +43,8 @@ pub struct RunFigures<'m> {
     pub counts: Counts,
     /// Of all frames up to the window's end.
     pub digest: Digest,
+    /// Control's answers to the load's settings.
+    pub setting_answers: &'m [String],
 }
 
 /// The part that tells whether the guest stood its faults.
@@ -71,6 +73,7 @@ impl<'m> Figures<'m> {
             connections: run.load.counts,
             counts: window.end.since(&window.begin),
             digest: window.digest,
+            setting_answers: run.setting_answers,
         });
         Some(Self {
             seed,
@@ -123,6 +126,7 @@ fn members<'r>(run: &'r RunFigures) -> impl Iterator<Item = (String, Value)> + '
         ("losses", losses(&run.counts.losses)),
         ("card", counters(&run.counts.card)),
         ("digest", json!(run.digest.text())),
+        ("answers", json!(run.setting_answers)),
     ];
     of_run(run).into_iter().chain(own.map(|(name, value)| (name.to_string(), value)))
 }
@@ -270,6 +274,7 @@ mod tests {
             connections: ConnectionCounts::default(),
             counts: Counts { frames: in_window, losses: Losses { lost: 1, ..Losses::default() }, card: card(2, 7) },
             digest: Digest::default(),
+            setting_answers: &["itr=8us".to_string()],
         };
         let mut figures = Figures {
             seed: 3,
@@ -298,6 +303,7 @@ mod tests {
         let run = &sequence["runs"][0];
         assert_eq!((run, sequence.get("offered")), (&report["runs"][0], None));
         assert_eq!((&run["name"], &run["offered"], &run["interrupts"]), (&json!("a"), &json!(3), &json!(7)));
+        assert_eq!(run["answers"], json!(["itr=8us"]));
         assert_eq!((&run["card"]["rx.missed"], &run["lost_frames"]), (&json!(2), &json!(1)));
         let frames = json!({"to_card": 3, "from_card": 2, "bytes_to_card": 180, "bytes_from_card": 400});
         assert_eq!((&run["frames_in_window"], &report["frames_in_window"]), (&frames, &frames));

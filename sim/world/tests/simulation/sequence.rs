@@ -74,6 +74,10 @@ fn only_loads_with_a_log_or_settings_use_control() {
     assert_eq!(run.world.machine.service.commands, [&first[..], &third].concat());
     let report = run.report(&options);
     assert_eq!(report["answers"], json!(["application=memcached; cores=2; run=0", "hello"]));
+    let of_settings = [json!(["itr,8us"]), json!([]), json!(["idle,halt", "itr,20us"])];
+    for (of_run, answers) in report["runs"].as_array().unwrap().iter().zip(of_settings) {
+        assert_eq!(of_run["answers"], answers, "each load has the answers to its own settings");
+    }
     let mut made: Vec<String> = walk(&folder.join("logs"));
     made.sort();
     assert_eq!(made, ["0-a/core0.log", "0-a/core1.log", "2-c/core0.log", "2-c/core1.log"]);
