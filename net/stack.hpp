@@ -231,7 +231,7 @@ class Stack final : public FrameReceiver {
     mark_dirty_at_receipt(connection);
     end_of_event_.request();
   }
-  /// As `mark_dirty`, in an event whose end this stack has requested already: whoever reads the clock requests it.
+  /// As `mark_dirty`, in an event whose end this stack has requested already: a reading of the clock requests it.
   [[gnu::always_inline]] void mark_dirty_at_receipt(ConnectionState& connection) noexcept {
     if (!is_queued<QueueLink>(connection)) dirty_.push_back(connection);
   }
