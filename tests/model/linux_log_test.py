@@ -31,8 +31,13 @@ COUNTERS = {
 TOLERANCE = 0.01
 # Residencies are compared as shares of the window. A counter's value at the window's bound is interpolated between two samples.
 SHARE_TOLERANCE = 0.01
-# Entries and frames near the window's bounds.
-BOUND_FRAMES, BOUND_INTERRUPTS = 20, 2
+# Entries and frames near the window's bounds. The driver counts a sent frame when it reaps the completion, after the next interrupt, and
+# neap-trace reads that count at the interrupt after it. So the frames of up to 200 us before a bound are counted behind it. At the end
+# these are some 6. At the begin they are more: requests have waited while neap-trace started, and 100 us before the window 43 of them came
+# to core 1 at once. The records after the begin had 31 of the replies. In 33 windows of the busy load (17 seeds, two kernels) the
+# difference was -4 to 21 sent frames, 8 in the mean. Time is virtual, so a seed repeats it on any host, but another build of neap-trace
+# may change it. 40 is twice the largest difference, and 1.4 % of the busy load's frames.
+BOUND_FRAMES, BOUND_INTERRUPTS = 40, 2
 
 
 @dataclass(frozen=True)
