@@ -3,8 +3,9 @@
 
 Each row is a link. `out`: the server sends, `in`: it receives. The server is Neap or Linux, and the client is Linux in both cases. The
 machines are modelled and time is virtual (tools/model/transfer.py), so the host's speed changes nothing, and a seed repeats its losses.
-The value of a row is the median over the seeds. The ratio is that of the medians, and it should be at least TARGET. A transfer fails if
-the sums of the bytes at both ends differ, and its row then misses the target.
+The value of a row is the bytes of its transfers by the sum of their seconds, which is the harmonic mean over the seeds. The ratio is that
+of the values, and it should be at least TARGET. A transfer fails if the sums of the bytes at both ends differ, and its row then misses the
+target.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ LINKS = {
     "clean": Link("no impairment", Network(), megabytes=5),
     "loss_0.1": Link("loss 0.1 %", Network(loss=0.001), seeds=3),
     "loss_1": Link("loss 1 %", Network(loss=0.01), megabytes=20, seeds=3),
-    "loss_5": Link("loss 5 %", Network(loss=0.05), megabytes=10, seeds=9),
+    "loss_5": Link("loss 5 %", Network(loss=0.05), megabytes=10, seeds=36),
     "reorder_5": Link("reordering 5 %, by up to 2 ms", Network(reorder=0.05), seeds=3),
     "duplicate_2": Link("duplication 2 %", Network(duplicate=0.02), megabytes=5, seeds=3),
     "delay_10": Link("delay 10 ms", Network(delay_ms=10), megabytes=50),
@@ -154,7 +155,7 @@ def rows_of(links: Sequence[str], found: Mapping[tuple[str, str], Outcome], cong
             if failed:
                 why = why or f"{arm}: {failed}"
             values = [one.mbps for one in outcomes if not one.failed]
-            rates[arm] = statistics.median(values) if values and not failed else None
+            rates[arm] = statistics.harmonic_mean(values) if values and not failed else None
             if arm == "neap" and len(values) > 1:
                 spread = f", {min(values):.1f} to {max(values):.1f}"
         neap, linux = rates["neap"], rates["linux"]

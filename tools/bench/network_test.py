@@ -32,12 +32,14 @@ def by_name(rows: list[Row]) -> dict[str, Row]:
     return {row.name: row for row in rows}
 
 
-def test_a_ratio_is_that_of_the_medians_and_has_to_reach_its_target() -> None:
-    rows = by_name(found([at(10), at(94), at(20)], [at(20), at(30), at(21)]))
+def test_a_value_is_all_bytes_by_all_seconds_and_the_ratio_has_to_reach_its_target() -> None:
+    # Transfers of equal size take 1/15 + 1/60 + 1/20 = 8/60 and 3/24 units of time.
+    rows = by_name(found([at(15), at(60), at(20)], [at(24), at(24), at(24)]))
     rate, ratio = rows["loss_1.out.mbps"], rows["loss_1.out.ratio"]
-    assert (rate.value, rate.peer, rate.peer_is) == (pytest.approx(20), pytest.approx(21), "Linux, cubic")
-    assert "10.0 to 94.0" in rate.unit
-    assert ratio.value == pytest.approx(20 / 21) and not ratio.missed, "0.952"
+    assert (rate.value, rate.peer, rate.peer_is) == (pytest.approx(22.5), pytest.approx(24), "Linux, cubic")
+    assert "15.0 to 60.0" in rate.unit
+    assert ratio.value == pytest.approx(22.5 / 24) and ratio.missed, "0.9375"
+    assert not by_name(found([at(22.8)], [at(24)]))["loss_1.out.ratio"].missed
     assert by_name(found([at(18)], [at(20)]))["loss_1.out.ratio"].missed
     assert rows["loss_1.in.ratio"].value == 1 and not rows["loss_1.in.ratio"].missed
 
