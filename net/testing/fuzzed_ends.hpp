@@ -14,6 +14,7 @@
 
 #include "lwip/memp.h"
 #include "net/network.hpp"
+#include "net/outgoing_segment.hpp"
 #include "net/payload_reference.hpp"
 #include "net/tcp/flow.hpp"
 #include "net/testing/raw_peer.hpp"
@@ -104,6 +105,7 @@ inline std::size_t allocated_without_spares() {
   trim_payload_references();
   Buffer::trim_free_list();
   tcp::Flow::trim();
+  OutgoingSegment::trim();
   return host::allocated_bytes();
 }
 
