@@ -140,10 +140,13 @@ bool ConnectionState::take_ack(const IncomingSegment& segment) noexcept {
     challenge();
     return false;
   }
+  // SND.WL1 assumes segments in order (RFC 9293, 3.10.7.4). A segment behind a gap counts as the next one in order, so that those that fill
+  // the gap may change the window too, even if this one is dropped.
+  const std::uint32_t sequence = tcp::earlier(segment.sequence, receive_.next());
   const bool ece = ecn_ && segment.has(flag::ece);
   if (state_ >= TcpState::established && send_.plain(number) && segment.options.sack_count == 0 && !ece) {
     release_acknowledged(send_.ack_all(stack_.now_us()));
-    send_.update_window(segment.sequence, number, segment.window << send_shift_);
+    send_.update_window(sequence, number, segment.window << send_shift_);
     acknowledged_ = true;
     progress_s_ = stack_.now_s();
     return true;
@@ -152,7 +155,7 @@ bool ConnectionState::take_ack(const IncomingSegment& segment) noexcept {
   const tcp::SendState::Acknowledged done =
       send_.on_ack({.now_us = stack_.now_us(),
                     .number = number,
-                    .sequence = segment.sequence,
+                    .sequence = sequence,
                     .window = segment.has(flag::syn) ? segment.window : segment.window << send_shift_,
                     .segment_length = segment.length(),
                     .sack = sack_ ? segment.options.sack_blocks() : std::span<const tcp::SequenceRange>{},
@@ -217,7 +220,7 @@ void ConnectionState::input(IncomingSegment& segment) noexcept {
       stack_.answer_by_reset(segment);
       return;
     }
-    send_.wl1 = segment.sequence;
+    send_.wl1 = tcp::earlier(segment.sequence, receive_.next());
     send_.wl2 = segment.acknowledgement;
     send_.window = segment.window << (segment.has(flag::syn) ? 0 : send_shift_);
     acknowledged_to_ = receive_.next();
