@@ -22,6 +22,9 @@ PRESET = "host"
 # Additional time for a fuzzer to finish its last case and to exit, which is slow with a sanitizer.
 SPARE_SECONDS = 180
 SHOWN_LINES = 20
+# Freed memory is kept from reuse for longer than a case lasts, and no more, because more of it fills the caches. A finding is repeated
+# without these options for the whole call stack of an allocation.
+ASAN_OPTIONS = "quarantine_size_mb=8:malloc_context_size=2"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,33 +68,35 @@ def play(fuzzers: list[Fuzzer], minutes: float, seed: int) -> int:
     seconds = max(1, round(60 * minutes * lanes / len(fuzzers)))
     progress.say(f"neap: soak: {len(fuzzers)} fuzzers, {lanes} at a time, {progress.duration(seconds)} each, seed {seed}")
     outcomes = run.in_lanes(lambda fuzzer: run_one(fuzzer, seconds, seed), fuzzers, lanes)
-    found = outcomes.count(False)
+    found = outcomes.count(None)
     print(f"{len(outcomes) - found} fuzzers without a finding, {found} with one, {progress.duration(seconds)} each", flush=True)
     return EXIT_FAILURE if found else 0
 
 
-def run_one(fuzzer: Fuzzer, seconds: int, seed: int) -> bool:
+def run_one(fuzzer: Fuzzer, seconds: int, seed: int) -> str | None:
     """Runs one fuzzer for this many seconds. Prints the result in one line, and for a finding also the command that repeats it. Returns
-    false for a finding."""
-    log = build.log_path(f"soak-{fuzzer.name}")
+    the fuzzer's last line, or None for a finding, whose log is kept."""
+    log = build.log_path(f"soak-{fuzzer.name}-{seed}")
     log.unlink(missing_ok=True)
     start = time.monotonic()
     argv = [*fuzzer.argv, str(seconds), str(seed)]
     try:
-        run_logged(argv, log, fuzzer.name, cwd=build.REPOSITORY, timeout_seconds=seconds + SPARE_SECONDS)
+        env = {"ASAN_OPTIONS": ASAN_OPTIONS, **os.environ}
+        run_logged(argv, log, fuzzer.name, cwd=build.REPOSITORY, env=env, timeout_seconds=seconds + SPARE_SECONDS)
     except Failure as failure:
         took = progress.duration(time.monotonic() - start)
         at = last_line(log, rf"{fuzzer.name}: from .*") or "from its first case"
         lines = [f"neap: soak: {fuzzer.name}: FINDING within {took}: {failure.message}; seed {seed}; {at.removeprefix(fuzzer.name + ': ')}"]
         lines += [f"    {line}" for line in failure.details[-SHOWN_LINES:]]
         print("\n".join([*lines, f"    again: {' '.join(argv)}; log: {log}"]), flush=True)
-        return False
+        return None
     summary = last_line(log, rf"{fuzzer.name}: .* in [0-9.]+ s.*")
     if summary is None:
         print(f"neap: soak: {fuzzer.name}: FAILED: it ended without saying how many cases it played; log: {log}", flush=True)
-        return False
+        return None
     print(f"neap: soak: {summary}; no finding, seed {seed}", flush=True)
-    return True
+    log.unlink()
+    return summary
 
 
 def last_line(log: Path, pattern: str) -> str | None:

@@ -55,7 +55,8 @@ def test_a_finding_is_named_with_seed_and_case_and_the_others_go_on(capsys: pyte
     assert fuzz_soak.play([shell("fuzz_a", BAD), shell("fuzz_b", GOOD)], 0.05, 5) == 1
     printed = capsys.readouterr().out
     assert "fuzz_a: FINDING within" in printed and "seed 5; from stream 1000 of seed 5" in printed
-    assert "AddressSanitizer: heap-buffer-overflow" in printed and "again: /bin/sh" in printed and "soak-fuzz_a.log" in printed
+    assert "AddressSanitizer: heap-buffer-overflow" in printed and "again: /bin/sh" in printed and "soak-fuzz_a-5.log" in printed
+    assert [path.name for path in (build.BUILD / "logs").iterdir()] == ["soak-fuzz_a-5.log"], "a finding's log is kept, no other"
     assert "fuzz_b: 7 streams" in printed and "1 fuzzers without a finding, 1 with one" in printed
 
 

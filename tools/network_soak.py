@@ -76,11 +76,14 @@ LEFT = {
 }
 
 EXECUTIONS = 100_000_000
-SLICE_SECONDS = 60
-# The fuzzer that makes nearly all executions runs beside the others, one after the other, on a host of two cores.
-SLICE_SECONDS_OF = {"fuzz_tcp_connection": 300}
+# In a slice, the fuzzer that makes nearly all executions has all cores but one for the whole time, and the last core after the others.
+SLICE_SECONDS = 300
+OTHERS_SECONDS = 20
+MAIN_FUZZER = "fuzz_tcp_connection"
+# Between the seeds of one slice's runs. The seeds of slices follow each other.
+LANE_SEEDS = 1 << 40
 FUZZERS = re.compile(r"fuzz_(stack|segments|shared_\w+|tcp\w*|ip\w*|network\w*)")
-COUNT = re.compile(r"^(?P<name>\w+): (?P<count>\d+) ", re.MULTILINE)
+COUNT = re.compile(r"^(?P<name>\w+): (?P<count>\d+) ")
 
 
 def soak(minutes: float, parts: Sequence[str] = ()) -> int:
@@ -321,27 +324,28 @@ class Tally:
 
 
 def fuzz_slice(fuzzers: Sequence[Fuzzer], seed: int, tally: Tally) -> list[str]:
-    """Each fuzzer for its slice of time, those with the longest slices first. Does nothing when there have been enough executions."""
+    """All fuzzers for a slice of time. Does nothing when there have been enough executions."""
     if not fuzzers:
         return ["there is no fuzzer of the network"]
     if tally.total(fuzzers) >= EXECUTIONS:
         return []
+    lanes = os.cpu_count() or 1
+    others = [(fuzzer, OTHERS_SECONDS, seed) for fuzzer in fuzzers if fuzzer.name != MAIN_FUZZER]
+    jobs = []
+    for fuzzer in fuzzers:
+        if fuzzer.name == MAIN_FUZZER:
+            jobs += [(fuzzer, SLICE_SECONDS, seed + lane * LANE_SEEDS) for lane in range(1, lanes)]
+            jobs += [(fuzzer, max(OTHERS_SECONDS, SLICE_SECONDS - OTHERS_SECONDS * len(others)), seed)]
+    passed = run.in_lanes(lambda job: (job[0], fuzz_soak.run_one(*job)), [*jobs, *others], lanes)
+    for fuzzer, summary in passed:
+        if summary is not None:
+            tally.add(fuzzer, executions(summary, fuzzer.name))
+    return [f"{fuzzer.name} has a finding" for fuzzer, summary in passed if summary is None]
 
-    def seconds_of(fuzzer: Fuzzer) -> int:
-        return SLICE_SECONDS_OF.get(fuzzer.name, SLICE_SECONDS)
 
-    ordered = sorted(fuzzers, key=seconds_of, reverse=True)
-    lanes = min(os.cpu_count() or 1, len(ordered))
-    passed = run.in_lanes(lambda fuzzer: (fuzzer, fuzz_soak.run_one(fuzzer, seconds_of(fuzzer), seed)), ordered, lanes)
-    for fuzzer, good in passed:
-        if good:
-            tally.add(fuzzer, executions(build.log_path(f"soak-{fuzzer.name}").read_text(errors="replace"), fuzzer.name))
-    return [f"{fuzzer.name} has a finding" for fuzzer, good in passed if not good]
-
-
-def executions(log: str, name: str) -> int:
+def executions(summary: str, name: str) -> int:
     """The number of cases in a fuzzer's last line. Raises Failure if there is none."""
-    counts = [int(match["count"]) for match in COUNT.finditer(log) if match["name"] == name]
-    if not counts:
+    match = COUNT.match(summary)
+    if match is None or match["name"] != name:
         raise Failure(f"{name} printed no number of executions")
-    return counts[-1]
+    return int(match["count"])

@@ -2,6 +2,8 @@
 """The parts of `./neap soak network` that need no machine: plans from seeds, judgements of results, and the fuzzers' tally."""
 
 import json
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,15 +146,16 @@ def test_each_connection_is_used() -> None:
     load.check()
 
 
+def fuzzer(directory: Path, name: str) -> Fuzzer:
+    path = directory / name
+    path.write_text(f'#!/bin/sh\necho "{name}: from stream 1000 of seed $2" >&2\necho "{name}: 4000 streams, 70 bytes, in $1.0 s"\n')
+    path.chmod(0o755)
+    return Fuzzer(name, (str(path),))
+
+
 @pytest.fixture
 def fuzzers(tmp_path: Path) -> list[Fuzzer]:
-    made = []
-    for name in ("fuzz_stack", "fuzz_segments"):
-        path = tmp_path / name
-        path.write_text(f'#!/bin/sh\necho "{name}: from stream 1000 of seed $2" >&2\necho "{name}: 4000 streams, 70 bytes, in $1.0 s"\n')
-        path.chmod(0o755)
-        made.append(Fuzzer(name, (str(path),)))
-    return made
+    return [fuzzer(tmp_path, name) for name in ("fuzz_stack", "fuzz_segments")]
 
 
 def test_executions_are_counted_until_there_are_enough(fuzzers: list[Fuzzer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,6 +172,24 @@ def test_executions_are_counted_until_there_are_enough(fuzzers: list[Fuzzer], tm
     Path(fuzzers[0].argv[0]).write_text("another program")
     assert tally.of(fuzzers[0]) == 0
     assert len(json.loads(file.read_text())) == 2
+
+
+def test_the_main_fuzzer_takes_the_time_that_the_others_leave(
+    fuzzers: list[Fuzzer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(build, "log_path", lambda name: tmp_path / f"{name}.log")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    tally = network_soak.Tally(tmp_path / "tally.json")
+    main = fuzzer(tmp_path, network_soak.MAIN_FUZZER)
+    assert network_soak.fuzz_slice([*fuzzers, main], 7, tally) == []
+    assert tally.of(main) == 8000
+    ran = re.findall(r"(fuzz_\w+): .* in (\d+)\.0 s; no finding, seed (\d+)", capsys.readouterr().out)
+    assert sorted(ran) == [
+        ("fuzz_segments", "20", "7"),
+        ("fuzz_stack", "20", "7"),
+        ("fuzz_tcp_connection", "260", "7"),
+        ("fuzz_tcp_connection", "300", str(7 + network_soak.LANE_SEEDS)),
+    ]
 
 
 def test_a_finding_of_a_fuzzer_is_one_of_the_soak(fuzzers: list[Fuzzer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
