@@ -72,6 +72,10 @@ Neighbours::Entry* Neighbours::find(const Address& address) noexcept {
   for (unsigned i = first; i < first + PublishedNeighbours::set_entries; ++i) {
     if (entries_[i].state != State::unused && entries_[i].address == address) return &entries_[i];
   }
+  if (incomplete_ == 0) return nullptr;
+  for (Entry& entry : open_requests()) {
+    if (entry.state != State::unused && entry.address == address) return &entry;
+  }
   return nullptr;
 }
 
@@ -82,13 +86,15 @@ Neighbours::State Neighbours::state_of(const Address& address) const noexcept {
 }
 
 void Neighbours::publish(const Entry& entry) noexcept {
+  const auto number = static_cast<std::size_t>(&entry - entries_.data());
+  if (number >= entries_max) return;  // an open request
   PublishedNeighbours::Entry seen;
-  if (entry.state != State::unused && entry.state != State::incomplete) {
+  if (entry.state != State::unused) {
     seen = {.address = entry.address, .mac = number_of(entry.mac), .fresh_ms = 0};
     if (entry.state == State::reachable) seen.fresh_ms = entry.due_ms;
     if (timed(entry)) seen.fresh_ms = never;  // the check is under way
   }
-  published_.entries_[static_cast<std::size_t>(&entry - entries_.data())].store(seen);
+  published_.entries_[number].store(seen);
 }
 
 void Neighbours::set_state(Entry& entry, State state) noexcept {
@@ -139,61 +145,85 @@ void Neighbours::release(Entry& entry) noexcept {
   entry.sent = 0;
 }
 
-Neighbours::Entry* Neighbours::make(const Address& address, const MacAddress* mac) noexcept {
-  const auto refuse = [this]() -> Entry* {
-    counters_.refused.add();
-    return nullptr;
-  };
-  const std::uint64_t now = link_.now_ms();
-  if (mac != nullptr) {
-    if (!new_entries_.take(now)) return refuse();
-    const auto of_mac = std::ranges::count_if(entries_, [&](const Entry& entry) {
-      return entry.state != State::unused && entry.state != State::incomplete && entry.mac == *mac;
-    });
-    if (of_mac >= entries_of_mac_max) return refuse();
-  } else if (incomplete_ == incomplete_max || !new_requests_.take(now)) {
-    return refuse();
-  }
+Neighbours::Entry* Neighbours::place_for(const Address& address, bool own_use) noexcept {
   // Of a set's entries, one is replaced that no packet of this machine uses; otherwise, for a packet of this machine, an unchecked one.
-  const unsigned first = published_.set_of(address) * PublishedNeighbours::set_entries;
-  Entry* best = nullptr;
+  const std::uint64_t now = link_.now_ms();
   const auto rank = [&](const Entry& entry) -> unsigned {
     if (entry.state == State::unused) return 0;
     if (!timed(entry) && (!entry.own_use || now - entry.used_ms > in_use_ms)) return 1;
-    if (mac == nullptr && !entry.router && entry.state == State::stale) return 2;
-    if (mac == nullptr && !entry.router && entry.state == State::reachable) return 3;
+    if (own_use && !entry.router && entry.state == State::stale) return 2;
+    if (own_use && !entry.router && entry.state == State::reachable) return 3;
     return 4;
   };
+  Entry* best = nullptr;
+  const unsigned first = published_.set_of(address) * PublishedNeighbours::set_entries;
   for (unsigned i = first; i < first + PublishedNeighbours::set_entries; ++i) {
     Entry& entry = entries_[i];
     if (rank(entry) == 4) continue;
     if (best == nullptr || rank(entry) < rank(*best) || (rank(entry) == rank(*best) && entry.used_ms < best->used_ms)) best = &entry;
   }
-  if (best == nullptr) return refuse();
+  if (best == nullptr) {
+    counters_.refused.add();
+    return nullptr;
+  }
   if (best->state != State::unused) {
     counters_.recycled.add();
     release(*best);
   }
   best->address = address;
+  best->own_use = own_use;
   best->used_ms = now;
-  if (mac != nullptr) best->mac = *mac;
   return best;
+}
+
+Neighbours::Entry* Neighbours::make_by_message(const Address& address, const MacAddress& mac) noexcept {
+  const auto of_mac = [&] {
+    return std::ranges::count_if(
+        entries_, [&](const Entry& entry) { return entry.state != State::unused && entry.state != State::incomplete && entry.mac == mac; });
+  };
+  if (!new_entries_.take(link_.now_ms()) || of_mac() >= entries_of_mac_max) {
+    counters_.refused.add();
+    return nullptr;
+  }
+  Entry* const entry = place_for(address, false);
+  if (entry != nullptr) entry->mac = mac;
+  return entry;
+}
+
+Neighbours::Entry* Neighbours::request(const Address& address) noexcept {
+  const auto entry = std::ranges::find(open_requests(), State::unused, &Entry::state);
+  const std::uint64_t now = link_.now_ms();
+  if (entry == open_requests().end() || !new_requests_.take(now)) {
+    counters_.refused.add();
+    return nullptr;
+  }
+  entry->address = address;
+  entry->own_use = true;
+  entry->used_ms = now;
+  entry->sent = 1;
+  set_state(*entry, State::incomplete);
+  counters_.solicitations_sent.add();
+  user_.solicit(address, nullptr);
+  return &*entry;
+}
+
+Neighbours::Entry* Neighbours::answered(Entry& request, const MacAddress& mac) noexcept {
+  Entry* const entry = place_for(request.address, true);
+  if (entry != nullptr) {
+    entry->mac = mac;
+    entry->used_ms = request.used_ms;
+    entry->waiting = std::exchange(request.waiting, {});
+    counters_.learned.add();
+  }
+  release(request);
+  return entry;
 }
 
 // --- Use ---------------------------------------------------------------------------------------------------------------------------------
 Neighbours::Entry* Neighbours::use(const Address& address) noexcept {
-  Entry* entry = find(address);
+  Entry* const entry = find(address);
   const std::uint64_t now = link_.now_ms();
-  if (entry == nullptr) {
-    entry = make(address, nullptr);
-    if (entry == nullptr) return nullptr;
-    entry->own_use = true;
-    entry->sent = 1;
-    set_state(*entry, State::incomplete);
-    counters_.solicitations_sent.add();
-    user_.solicit(address, nullptr);
-    return entry;
-  }
+  if (entry == nullptr) return request(address);
   entry->own_use = true;
   entry->used_ms = now;
   if (entry->state == State::reachable && now >= entry->due_ms) set_state(*entry, State::stale);
@@ -255,14 +285,13 @@ void Neighbours::learn(const Address& address, const MacAddress& mac, bool route
   if (!valid_mac(mac)) return;
   Entry* entry = find(address);
   if (entry == nullptr) {
-    entry = make(address, &mac);
+    entry = make_by_message(address, mac);
     if (entry == nullptr) return;
     counters_.learned.add();
     set_state(*entry, State::stale);
   } else if (entry->state == State::incomplete) {
-    entry->mac = mac;
-    entry->sent = 0;
-    counters_.learned.add();
+    entry = answered(*entry, mac);
+    if (entry == nullptr) return;
     set_state(*entry, State::stale);
     user_.resolved(address);
     give_waiting(*entry);
@@ -278,15 +307,14 @@ void Neighbours::learn(const Address& address, const MacAddress& mac, bool route
 }
 
 bool Neighbours::advertised(const Address& target, const MacAddress* mac, bool router, bool solicited, bool override) noexcept {
-  Entry* const entry = find(target);
+  Entry* entry = find(target);
   if (entry == nullptr) return false;  // an advertisement makes no entry
   if (mac != nullptr && !valid_mac(*mac)) return false;
   if (entry->state == State::incomplete) {
     if (mac == nullptr) return false;
-    entry->mac = *mac;
+    entry = answered(*entry, *mac);
+    if (entry == nullptr) return false;
     entry->router = router;
-    entry->sent = 0;
-    counters_.learned.add();
     set_state(*entry, solicited ? State::reachable : State::stale);
     user_.resolved(target);
     give_waiting(*entry);

@@ -4,7 +4,9 @@
 // Any machine on the link can send solicitations and advertisements from any number of addresses, and a peer behind a router can make the
 // machine ask for any address of its network. So the table is fixed, an address can only be in one small set of entries, which a secret
 // hash chooses, and everything that a message can cause has a limit: entries of one MAC address, new entries a second, open requests,
-// waiting packets. An entry that is in use is not replaced. The first core owns the cache; other cores read `PublishedNeighbours`.
+// waiting packets. An entry that is in use is replaced only by a neighbour that has answered: addresses without an answer are in a table of
+// their own, so a flood from addresses that do not exist displaces no neighbour (RFC 6583, 7.1). The first core owns the cache; other cores
+// read `PublishedNeighbours`.
 // Internal to net/.
 #pragma once
 
@@ -12,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "kernel/counter.hpp"
 #include "kernel/siphash.hpp"
@@ -49,7 +52,7 @@ class Neighbours {
  public:
   static constexpr unsigned entries_max = PublishedNeighbours::entries_max;
   static constexpr unsigned entries_of_mac_max = 16;   ///< messages make no more entries of one MAC address
-  static constexpr unsigned incomplete_max = 64;       ///< addresses that are asked for at a time
+  static constexpr unsigned incomplete_max = 64;       ///< open requests: addresses that are asked for at a time
   static constexpr unsigned waiting_of_entry_max = 3;  ///< packets that wait for one address
   static constexpr unsigned waiting_max = 64;          ///< packets that wait together
   static constexpr std::uint64_t delay_ms = 5'000;     ///< DELAY_FIRST_PROBE_TIME
@@ -103,7 +106,8 @@ class Neighbours {
   void clear() noexcept;
 
   [[nodiscard]] State state_of(const Address& address) const noexcept;
-  [[nodiscard]] unsigned used() const noexcept { return used_; }
+  /// Returns the number of neighbours with a MAC address.
+  [[nodiscard]] unsigned used() const noexcept { return used_ - incomplete_; }
   [[nodiscard]] unsigned waiting() const noexcept { return waiting_; }
   [[nodiscard]] unsigned incomplete() const noexcept { return incomplete_; }
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
@@ -125,9 +129,15 @@ class Neighbours {
     std::array<Waiting, waiting_of_entry_max> waiting{};
   };
 
+  [[nodiscard]] std::span<Entry> open_requests() noexcept { return std::span(entries_).subspan(entries_max); }
   [[nodiscard]] Entry* find(const Address& address) noexcept;
-  /// Returns an entry for a new address, whose former content is dropped; null if a limit forbids it.
-  [[nodiscard]] Entry* make(const Address& address, const MacAddress* mac) noexcept;
+  // Each of these returns null if a limit forbids the entry, and counts that. The first three return an unused entry of the address's set.
+  [[nodiscard]] Entry* place_for(const Address& address, bool own_use) noexcept;
+  [[nodiscard]] Entry* make_by_message(const Address& address, const MacAddress& mac) noexcept;
+  /// Ends the request. The entry has its waiting packets.
+  [[nodiscard]] Entry* answered(Entry& request, const MacAddress& mac) noexcept;
+  /// Asks for the address.
+  [[nodiscard]] Entry* request(const Address& address) noexcept;
   [[nodiscard]] Entry* use(const Address& address) noexcept;
   void set_state(Entry& entry, State state) noexcept;
   void publish(const Entry& entry) noexcept;
@@ -142,7 +152,7 @@ class Neighbours {
   Link& link_;
   User& user_;
   PublishedNeighbours& published_;
-  std::array<Entry, entries_max> entries_{};
+  std::array<Entry, entries_max + incomplete_max> entries_{};  // the sets, then the open requests
   unsigned used_ = 0, incomplete_ = 0, waiting_ = 0;
   unsigned timed_ = 0;  // entries with a time-out
   std::uint32_t reachable_ms_ = 30'000, retransmit_ms_ = 1'000;

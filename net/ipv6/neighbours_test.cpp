@@ -130,6 +130,31 @@ TEST(Neighbours, AFloodOfSolicitationsStaysBounded) {
   EXPECT_EQ(world.count(icmp::neighbour_advertisement), 20'000U);  // every one is answered
 }
 
+// Addresses without an answer displace no neighbour. There are enough of them to fill the set of any neighbour many times.
+TEST(Neighbours, AFloodOfQuestionsDisplacesNoNeighbour) {
+  World world;
+  world.start();
+  constexpr unsigned known = 32;
+  const auto neighbour = [](unsigned number) { return Address{0xFE80'0000'0000'0000, 0x100 + number}; };
+  unsigned resolved = 0;
+  for (unsigned i = 0; i < known; ++i) {
+    const MacAddress mac = mac_number(i);
+    world.input(echo_request(neighbour(i), World::own));
+    world.input(advertisement(neighbour(i), World::own, &mac));
+    resolved += world.shared.neighbours.find(neighbour(i), world.now).has_value();
+  }
+  const std::uint64_t recycled = world.engine.neighbours().counters().recycled.value();  // more than four of the known are in one set
+  EXPECT_EQ(resolved, known);
+  for (unsigned i = 0; i < 20'000; ++i) {
+    world.input(echo_request({0xFE80'0000'0000'0000, 0x5'0000 + i}, World::own));
+    world.advance(10);
+  }
+  EXPECT_GT(world.engine.neighbours().counters().unresolved.value(), 1'000U);
+  EXPECT_EQ(world.engine.neighbours().counters().recycled.value(), recycled);
+  for (unsigned i = 0; i < known; ++i) resolved -= world.shared.neighbours.find(neighbour(i), world.now).has_value();
+  EXPECT_EQ(resolved, recycled);
+}
+
 // A scan through a router makes the machine answer thousands of addresses of its own link.
 TEST(Neighbours, QuestionsAndWaitingPacketsStayBounded) {
   World world;
