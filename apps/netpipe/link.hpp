@@ -62,6 +62,7 @@ class Link final : public net::ConnectionHandler {
   /// Silence after which a first message without a mark is complete (`Session::take_silence_as_mark`).
   static constexpr std::chrono::seconds silence_limit{1};
 
+  bool echo(std::size_t bytes);
   /// `input`: `input_`, or the bytes behind it if it is empty.
   void work(net::Buffer& input);
   void consume(net::Buffer& input);

@@ -77,6 +77,19 @@ class Session {
     if (bulk_wanted_ == 0 && !has_output()) advance();
   }
 
+  /// True if the next `bytes` received are a whole message that is not checked, the answer is a message of filling without a mark, and
+  /// another message follows it. Then the caller MAY send the answer and call `echoed`, instead of `skip` and `bulk_sent`.
+  [[nodiscard]] bool echoes(std::uint64_t bytes) const noexcept {
+    return bytes == bulk_wanted_ && bytes == message_bytes_ && exchange_ == Exchange::receive_then_send && messages_left_ > 0 &&
+           !learning_ && !options_.integrity && state_ == State::running;
+  }
+  void echoed() noexcept {
+    received_at_ += message_bytes_;
+    sent_at_ += message_bytes_;
+    --messages_left_;
+    if (step_ == Step::trial) ++messages_;
+  }
+
   /// The output to send: first `text`, then `bulk_bytes` of a message.
   [[nodiscard]] std::span<const std::byte> text() const noexcept { return std::span(text_).first(text_bytes_); }
   [[nodiscard]] std::uint64_t bulk_bytes() const noexcept { return bulk_bytes_; }
