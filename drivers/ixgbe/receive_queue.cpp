@@ -20,6 +20,24 @@ std::uint32_t pieces_of(const QueueOptions& options) noexcept {
   return options.coalescing != 0 ? std::max(pieces, coalesced_pieces_max) : pieces;
 }
 
+using Written = descriptor::ReceiveWriteBack;
+
+constexpr std::uint64_t one_byte = Written::put_length(1);
+// A length is valid if it is 1 to the size of a buffer. The bits of `wrong_length` are zero in (length - 1) of every valid length.
+static_assert(std::has_single_bit(ReceivePool::buffer_bytes));
+constexpr std::uint64_t wrong_length = Written::length_mask & ~Written::put_length(ReceivePool::buffer_bytes - 1);
+constexpr std::uint64_t special_bits =
+    Written::receive_error_mask | Written::l4_error_mask | Written::ip_error_mask | Written::vlan_packet_mask;
+
+// As `info_of`, for a status without any of `special_bits`. 7.1.6.2: the card's results are at the same bits as in `ReceiveInfo`, so a mask
+// is enough and no shift is needed.
+static_assert(Written::l4_checksum_checked_mask == ReceiveInfo::l4_good && Written::ip_checksum_checked_mask == ReceiveInfo::ip_good);
+static_assert(Written::rss_hash_mask == ReceiveInfo::hash_mask && Written::rss_type_mask == ReceiveInfo::hash_type_mask);
+[[gnu::always_inline]] inline ReceiveInfo info_without_error(std::uint64_t first, std::uint64_t status) noexcept {
+  return ReceiveInfo::of_parts(first & (ReceiveInfo::hash_mask | ReceiveInfo::hash_type_mask),
+                               status & (ReceiveInfo::l4_good | ReceiveInfo::ip_good));
+}
+
 }  // namespace
 
 Result<void> ReceiveQueue::prepare(const QueueOptions& options) {
@@ -109,20 +127,10 @@ ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noe
 }
 
 // Most descriptors hold a whole frame without errors and without a stripped VLAN tag. One test of the status word detects this, for the
-// fast path; `take_piece` handles all other descriptors.
+// fast path. `take_run` handles frames in several descriptors, and `take_piece` all other descriptors.
 unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) noexcept {
-  constexpr std::uint64_t one_byte = Written::put_length(1);
   constexpr std::uint64_t whole = Written::descriptor_done_mask | Written::end_of_packet_mask;
-  // A length is valid if it is 1 to the size of a buffer. The bits of `wrong_length` are zero in (length - 1) of every valid length.
-  static_assert(std::has_single_bit(ReceivePool::buffer_bytes));
-  constexpr std::uint64_t wrong_length = Written::length_mask & ~Written::put_length(ReceivePool::buffer_bytes - 1);
-  constexpr std::uint64_t tested_bits =
-      whole | wrong_length | Written::receive_error_mask | Written::l4_error_mask | Written::ip_error_mask | Written::vlan_packet_mask;
-  // 7.1.6.2: the card's results are at the same bits as in `ReceiveInfo`, so a mask is enough and no shift is needed.
-  static_assert(Written::l4_checksum_checked_mask == ReceiveInfo::l4_good && Written::ip_checksum_checked_mask == ReceiveInfo::ip_good);
-  static_assert(Written::rss_hash_mask == ReceiveInfo::hash_mask && Written::rss_type_mask == ReceiveInfo::hash_type_mask);
-  constexpr std::uint64_t checked = ReceiveInfo::l4_good | ReceiveInfo::ip_good;
-  constexpr std::uint64_t hash_and_type = ReceiveInfo::hash_mask | ReceiveInfo::hash_type_mask;
+  constexpr std::uint64_t tested_bits = whole | wrong_length | special_bits;
   const auto fast_path = [this] { return unfinished_count_ == 0 && vlan_ == 0 ? whole : ~std::uint64_t{0}; };
   std::uint64_t wanted = fast_path();
   // Descriptors after the posted ones still have the DD bit of the previous round, so they must not be read.
@@ -144,9 +152,17 @@ unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) n
       if ((first & Joined::rsc_count_mask) != 0) [[unlikely]]
         count_joined_in_one_buffer(first);
       // No error bit is set here.
-      slot.info = ReceiveInfo::of_parts(first & hash_and_type, status & checked);
+      slot.info = info_without_error(first, status);
     } else {
       if (!is_done(status)) break;
+      if (wanted == whole && (status & Written::end_of_packet_mask) == 0) {
+        const Run run = take_run(begin + static_cast<std::uint32_t>(taken), limit - static_cast<std::uint32_t>(taken));
+        if (run.descriptors != 0) [[likely]] {
+          taken += run.descriptors - 1;
+          bytes += run.bytes - length;
+          continue;
+        }
+      }
       if (!take_piece(begin + static_cast<std::uint32_t>(taken))) {
         slots[taken].frame = nullptr;
         ++holes_;
@@ -183,6 +199,43 @@ void ReceiveQueue::receive_without_holes(FrameReceiver& receiver, std::span<Rece
 }
 
 void ReceiveQueue::count_joined_in_one_buffer(std::uint64_t first) noexcept { count_joined(first, true); }
+
+// Until the frame's end is seen, only fields of buffers are written that `take_piece` writes, too. So it can take the descriptors instead.
+ReceiveQueue::Run ReceiveQueue::take_run(std::uint32_t place, std::uint32_t limit) noexcept {
+  constexpr std::uint64_t done = Written::descriptor_done_mask;
+  Descriptor* const descriptors = ring_.at(place);
+  ReceivedFrame* const slots = &slots_[place];
+  const std::uint32_t descriptors_max = std::min<std::uint32_t>(limit, pieces_max_);
+  ReceiveBuffer* last = nullptr;
+  std::uint32_t taken = 0, bytes = 0, joined = 0, count = 0;
+  std::uint64_t first = 0, status = 0;
+  for (;;) {
+    status = descriptors[taken].load_status();
+    ReceiveBuffer* const piece = slots[taken].frame;
+    if (((status - one_byte) & (done | wrong_length)) != done || piece == nullptr) [[unlikely]]
+      return {};
+    first = descriptors[taken].load_first();
+    piece->bytes = Written::get_length(0, status);
+    piece->next = nullptr;
+    if (last != nullptr) last->next = piece;
+    last = piece;
+    bytes += piece->bytes;
+    count = Joined::get_rsc_count(first, 0);
+    joined += count != 0 ? count - 1 : 0;
+    ++taken;
+    if ((status & Written::end_of_packet_mask) != 0) break;
+    if (taken == descriptors_max || (count != 0 && Joined::get_next_descriptor(first, status) != place + taken)) return {};
+  }
+  if ((status & special_bits) != 0) [[unlikely]]
+    return {};
+  slots[taken - 1] = {.frame = std::exchange(slots[0].frame, nullptr), .info = info_without_error(first, status)};
+  for (std::uint32_t i = 1; i < taken - 1; ++i) slots[i].frame = nullptr;
+  holes_ += taken - 1;
+  // As `count_joined` counts them.
+  parts_ += taken - 1 + (count != 0 ? 1 : 0);
+  traffic_.rx_frames.add(joined);
+  return {.descriptors = taken, .bytes = bytes};
+}
 
 bool ReceiveQueue::take_piece(std::uint32_t place) noexcept {
   require(place < ring_.size() && slots_[place].frame != nullptr, "ixgbe: a completed receive descriptor without a buffer", place);

@@ -103,6 +103,13 @@ class ReceiveQueue {
   [[gnu::noinline, gnu::cold]] void count_joined_in_one_buffer(std::uint64_t first) noexcept;
   /// Passes the frames in `slots` to `receiver`, without the slots that have none.
   [[gnu::noinline]] void receive_without_holes(FrameReceiver& receiver, std::span<ReceivedFrame> slots) noexcept;
+  struct Run {
+    std::uint32_t descriptors = 0, bytes = 0;
+  };
+  /// Takes a frame without errors whose descriptors are all completed and follow each other from slot `place` on, none of them behind
+  /// `limit` descriptors. The frame is then in the last one's slot, and the other slots are empty. Returns no descriptors, with no effect,
+  /// for any other frame. There MUST be no unfinished frame and no VLAN.
+  [[nodiscard, gnu::noinline]] Run take_run(std::uint32_t place, std::uint32_t limit) noexcept;
   /// Handles the completed descriptor at slot `place`, of any kind. Returns true if a frame ends with it; the frame is then in the slot.
   /// Not inlined, because inlining would slow the fast path of `receive_ready`.
   [[gnu::noinline]] bool take_piece(std::uint32_t place) noexcept;

@@ -316,6 +316,44 @@ TEST_F(ReceiveQueueTest, MergedSegmentsAreFollowedFromDescriptorToDescriptor) {
   EXPECT_EQ(queue.counters().dropped_errors.value(), 1U);
 }
 
+// The parts of most merged frames follow each other. Taken at once and over several events, with an error and without, they count alike.
+TEST_F(ReceiveQueueTest, PartsThatFollowEachOtherCountAlikeInOneEventAndInMany) {
+  make({.receive_descriptors = ring, .receive_buffers = 4 * ring, .coalescing = 1});
+  std::uint32_t at = 0;
+  const auto next = [&] { return at = (at + 1) % ring; };
+  for (std::uint32_t round = 0; round < 3 * ring; ++round) {
+    stack.release_all();
+    stack.frames.clear();
+    const std::uint64_t frames = traffic.rx_frames.value(), bytes = traffic.rx_bytes.value(),
+                        errors = queue.counters().dropped_errors.value();
+    const bool error = round % 3 == 2;
+    card.receive_raw(Part{.rsc_count = 2, .descriptor_done = true, .next_descriptor = next(), .length = 2048});
+    card.receive_raw(part(next(), 2047));
+    if (error) {
+      card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .receive_error = true, .length = 10 + round});
+    } else {
+      card.receive_raw(Part{.rsc_count = 2, .descriptor_done = true, .end_of_packet = true, .length = 10 + round});
+    }
+    next();
+    card.receive_raw(whole(60));
+    next();
+    for (unsigned left = 4, budget = 1 + round % 4; left != 0;) {
+      const unsigned taken = queue.receive(stack, budget);
+      ASSERT_EQ(taken, std::min(left, budget));
+      left -= taken;
+    }
+    queue.refill();
+    ASSERT_EQ(stack.frames.size(), error ? 1U : 2U) << round;
+    if (!error) {
+      EXPECT_EQ(stack.frames[0].size(), 2048U + 2047 + 10 + round);
+    }
+    EXPECT_EQ(stack.frames.back().size(), 60U);
+    EXPECT_EQ(traffic.rx_frames.value() - frames, 3U);
+    EXPECT_EQ(traffic.rx_bytes.value() - bytes, 2048U + 2047 + 10 + round + 60);
+    EXPECT_EQ(queue.counters().dropped_errors.value() - errors, error ? 1U : 0U);
+  }
+}
+
 // A merged frame must continue in a descriptor that the card owns. Otherwise it could be merged with a later frame.
 TEST_F(ReceiveQueueTest, AMergedFrameThatContinuesOutsideTheCardsDescriptorsIsDropped) {
   constexpr std::uint32_t few = 2 * ReceiveQueue::refill_batch_descriptors;
