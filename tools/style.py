@@ -24,7 +24,7 @@ GENERATED = ["drivers/ixgbe/generated/ixgbe/registers.hpp"]
 CHECK_SECONDS = 600
 # The driver should be readable in one evening. About 120 of its lines are the table of settings (settings.cpp), which a reader can skip.
 DRIVER = "drivers/ixgbe"
-DRIVER_LINES_MAX = 2650
+DRIVER_LINES_MAX = 2700
 
 
 def files() -> list[Path]:

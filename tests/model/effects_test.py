@@ -100,8 +100,8 @@ def test_an_idle_machine_sleeps(tmp_path: Path) -> None:
     """Open connections do not wake a core. An unnecessary tick of a timer would wake it some times a second."""
     traced = run(tmp_path, rate=1, window_ms=30_000)
     requests = traced.result.answered
-    # Four wake-ups a request: its frame, the acknowledgement of its answer, and two timers of the connection that are left to lapse, because
-    # cancelling them would cost every request. A tick of one second would add 60.
+    # Four wake-ups a request: its frame, the acknowledgement of its answer, and two timers of the connection that are left to lapse,
+    # because cancelling them would cost every request. A tick of one second would add 60.
     wakeups = [core.wakeups for core in traced.result.cores]
     assert sum(wakeups) <= 10 * CORES + 5 * requests, f"{wakeups} wake-ups in 30 s with {requests} requests"
     for core in traced.result.cores:
