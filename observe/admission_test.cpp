@@ -244,19 +244,23 @@ TEST(Control, SmallPiecesOfAClientThatDoesNotReadHoldFewBuffers) {
   (void)world.lines_at_rest();
   for (int i = 0; i < 2000; ++i) peer.send("x");
   EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() > 15'000; }));
-  EXPECT_LE(world.machines.server_card.buffers_out(), static_cast<std::int64_t>(2 * Client::input_pieces_max));
+  // Segments that wait for a slow core hold buffers, too, so the number is that of the core at rest.
+  const auto few_buffers = [&] {
+    return HostMachine::wait_until(
+        [&] { return world.machines.server_card.buffers_out() <= static_cast<std::int64_t>(2 * Client::input_pieces_max); });
+  };
+  EXPECT_TRUE(few_buffers()) << world.machines.server_card.buffers_out();
   EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
   // Further small pieces also hold few buffers. The server may reset a client that sends them (counter `input_cut`).
   const std::string small(40, 'x');
   for (std::size_t sent = 0; sent <= 2 * Client::input_copied_bytes_max && !peer.ended(); sent += small.size()) {
     const std::uint64_t held = world.server.clients().held_bytes();
     peer.send(small);  // each piece is a separate segment, because the previous one has arrived
-    if (!HostMachine::wait_until([&] { return world.server.clients().held_bytes() != held; })) {
+    if (!HostMachine::wait_until([&] { return world.server.clients().held_bytes() != held || peer.ended(); })) {
       EXPECT_GT(held, Client::input_copied_bytes_max / 2) << "a full receive window ends the test, too";
       break;
     }
-    // The segment that is being handled holds a buffer, too.
-    ASSERT_LE(world.machines.server_card.buffers_out(), static_cast<std::int64_t>(2 * Client::input_pieces_max + 1)) << sent;
+    ASSERT_TRUE(few_buffers()) << sent << ": " << world.machines.server_card.buffers_out();
   }
 }
 
