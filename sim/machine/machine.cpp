@@ -289,7 +289,7 @@ bool Machine::wake_watchers(Ticks local) noexcept {
   for (unsigned i = 0; i < package_.cores(); ++i) {
     if (!package_.is_asleep(i) || !watches_[i].changed()) continue;
     note_call(i, WakeCause::write);
-    watches_[i].armed = false;
+    watches_[i].armed = watches_[i].ended_by_masked_interrupt = false;
     package_.catch_up(i, local);
     qemu::end_halt(i);
     ended = true;
@@ -310,15 +310,17 @@ void Machine::interrupt_raised(unsigned core) noexcept {
   if (qemu::current_cpu_runs() && qemu::current_cpu() != core) qemu::end_current_run();  // from now on two cores take turns
 }
 
+/// An interrupt from another thread first becomes a request to ask the local APIC. A core with such a request counts as called, so the
+/// package may have woken it before the interrupt is raised here.
 bool Machine::masked_interrupt_wakes(unsigned core) noexcept {
   Watch& watch = watches_[core];
-  if (!watch.ended_by_masked_interrupt || !package_.is_asleep(core)) return false;
+  if (!watch.ended_by_masked_interrupt) return false;
   watch.ended_by_masked_interrupt = watch.armed = false;
   return true;
 }
 
 void Machine::interrupt_taken(unsigned core) noexcept {
-  watches_[core].armed = false;
+  watches_[core].armed = watches_[core].ended_by_masked_interrupt = false;
   if (package_.is_asleep(core)) {
     wake(core);
     static_cast<void>(plan_run_again(core));
