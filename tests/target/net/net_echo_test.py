@@ -15,6 +15,7 @@ from tests.target.net.served import ANSWER_SECONDS, START_SECONDS, Served
 from tools.machine import BAD_COMMAND_LINE, LOOPBACK, Machine
 
 IMAGE = image_path("net/net_echo")
+RETRANSMISSIONS_MAX = 100  # of the 7,000 segments in 10 MB
 
 
 def booted(cores: int = 1, words: str = ""):
@@ -55,7 +56,9 @@ def test_ten_megabytes_come_back_whole(cores: int):
         with connect(run) as connection:
             exchange([connection], 10_000_000, 1)
         counters = run.counters()
-        assert not any(core["net.retransmissions"] or core["net.dropped_checksum"] for core in counters)
+        assert not any(core["net.dropped_checksum"] for core in counters)
+        # Nothing is lost on this way, but a busy host may delay an acknowledgement for longer than the retransmission time-out.
+        assert sum(core["net.retransmissions"] for core in counters) <= RETRANSMISSIONS_MAX
 
 
 def test_many_connections_spread_over_the_cores():
