@@ -32,7 +32,8 @@ JSValue call_later(JSContext* context, int count, JSValueConst* arguments) {
 
 }  // namespace
 
-HttpBinding::HttpBinding(Engine& engine, HttpCore& core, PortOpener& opener) : engine_(engine), core_(core), opener_(opener) {
+HttpBinding::HttpBinding(Engine& engine, HttpCore& core, PortOpener& opener, const Settings& settings)
+    : settings_(settings), engine_(engine), core_(core), opener_(opener) {
   binding_here = this;
   method_names_.fill(JS_UNDEFINED);
   JSContext* const js = context();
@@ -355,6 +356,15 @@ void HttpBinding::sweep_servers() noexcept {
     free_values(context(), {&server->object, &server->handler});
     return true;
   });
+}
+
+void report_script_counters(const ScriptCounters& counters, const Emit& emit) {
+  constexpr NamedCount<ScriptCounters, Counter> rows[] = {
+      {"handler_errors", &ScriptCounters::handler_errors},       {"handler_timeouts", &ScriptCounters::handler_timeouts},
+      {"handler_no_memory", &ScriptCounters::handler_no_memory}, {"messages_kept", &ScriptCounters::messages_kept},
+      {"messages_copied", &ScriptCounters::messages_copied},
+  };
+  for (const auto& row : rows) emit(row.name, (counters.*row.count).value());
 }
 
 }  // namespace neap::webserver

@@ -62,12 +62,20 @@ struct ScriptCounters {
   Counter messages_copied;    ///< those beyond `HttpBinding::kept_max`
 };
 
+/// Calls `emit` with the name and the value of each counter.
+void report_script_counters(const ScriptCounters& counters, const Emit& emit);
+
 class HttpBinding final : public Application {
  public:
   static constexpr unsigned kept_max = 1000;
 
+  /// Limits that a script cannot exceed.
+  struct Settings {
+    std::uint32_t connections_max = 0;  ///< of each server; 0: no limit
+  };
+
   /// `engine`, `core` and `opener` MUST outlive the binding's last call. Adds the binding `http` to the engine.
-  HttpBinding(Engine& engine, HttpCore& core, PortOpener& opener);
+  HttpBinding(Engine& engine, HttpCore& core, PortOpener& opener, const Settings& settings = {});
   HttpBinding(const HttpBinding&) = delete;
   HttpBinding& operator=(const HttpBinding&) = delete;
   ~HttpBinding() override;
@@ -119,6 +127,7 @@ class HttpBinding final : public Application {
   void watch_closing() noexcept;
   [[nodiscard]] JSContext* context() const noexcept { return engine_.context(); }
 
+  const Settings settings_;
   Engine& engine_;
   HttpCore& core_;
   PortOpener& opener_;

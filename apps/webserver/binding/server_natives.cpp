@@ -150,6 +150,9 @@ struct ServerNatives {
     // The parser's memory for one head stays bounded, whatever a script says.
     constexpr std::uint32_t head_bytes_least = 512, head_bytes_most = 256 * 1024;
     limits.request.head_bytes_max = std::clamp(limits.request.head_bytes_max, head_bytes_least, head_bytes_most);
+    if (const std::uint32_t most = HttpBinding::here().settings_.connections_max; most != 0) {
+      limits.connections_max = limits.connections_max == 0 ? most : std::min(limits.connections_max, most);
+    }
     limits.request.target_bytes_max = std::max<std::uint32_t>(8 * 1024, limits.request.head_bytes_max / 2);
     server->http.limits_changed();
     return good ? JS_UNDEFINED : JS_EXCEPTION;
