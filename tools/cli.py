@@ -281,6 +281,7 @@ def _add_boot_commands(command) -> None:
     pxe.add_argument("--machines", metavar="FILE", help="a TOML file: the boot entry of each machine (docs/booting.md)")
     pxe.add_argument("--linux", metavar="KERNEL", help="a Linux kernel that the tree boots too, to compare with")
     pxe.add_argument("--initrd", metavar="FILE", help="its initramfs")
+    pxe.add_argument("--script", metavar="PATH", help="the script of webserver: a file, or a folder with its packages")
     pxe.add_argument("--dirty", action="store_true", help="also from a checkout with uncommitted changes")
     pxe.add_argument("--next", metavar="MACHINE=IMAGE", help="a machine's next boot; its command line follows after --")
     pxe.add_argument("--serve", metavar="INTERFACE", help="serve the tree on this network card until Ctrl-C")
@@ -289,6 +290,7 @@ def _add_boot_commands(command) -> None:
     iso = command("iso", _call, "Write one image of an application for CD and disk, BIOS and UEFI; words after -- are its command line.")
     iso.add_argument("application", metavar="APP|PATH")
     iso.add_argument("--out", metavar="FILE", help="the file to write (APP.iso)")
+    iso.add_argument("--script", metavar="PATH", help="the script of webserver: a file, or a folder with its packages")
     iso.add_argument("--dirty", action="store_true", help="also from a checkout with uncommitted changes")
 
     power = command("power", _call, "Switch a machine by its BMC, through ipmitool or Redfish.", builds=False)

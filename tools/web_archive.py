@@ -16,6 +16,8 @@ from pathlib import Path, PurePosixPath
 
 from tools.errors import Failure, UsageError
 
+# The image that takes a script.
+APPLICATION = "webserver"
 MAGIC = b"NEAPARC1"
 FILES_MAX = 100_000
 PATH_BYTES_MAX = 1024
