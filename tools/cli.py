@@ -138,7 +138,7 @@ def _parser() -> Parser:
         "--slow", type=int, metavar="N", help="the soft card's clock runs N times slower, which shows its moderation (2 to 1000)"
     )
     run.add_argument("--vfio", metavar="ADDRESS", help="a real 82599 in place of the soft one, like 0000:03:00.0; with --accel kvm")
-    run.add_argument("--load", metavar="PRESET", help="offer load when it listens (etc, usr, fixed), print the result, and end")
+    run.add_argument("--load", metavar="PRESET", help="offer load (etc, usr, fixed; http, hello, study, json), print the result, and end")
     run.add_argument("--rate", type=float, metavar="N", help="of --load: requests a second (1000)")
     run.add_argument("--load-seconds", type=float, metavar="S", help="of --load: the measured window (5; with --model 0.1)")
     run.add_argument("--load-out", metavar="DIR", help="of --load: keep its figures and the cores' log there")
@@ -234,10 +234,10 @@ def _parser() -> Parser:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="only these rows of `request`, `network` or `hit-ratio`, like 'get.16*'; repeatable",
+        help="only these rows of `request`, `web`, `network` or `hit-ratio`, like 'get.16*'; repeatable",
     )
     bench.add_argument(
-        "--linux", dest="with_linux", action="store_true", help="`request`: Linux's memcached under the same load beside each row"
+        "--linux", dest="with_linux", action="store_true", help="`request`, `web`: a server on Linux under the same load beside each row"
     )
     bench.add_argument("--megabytes", type=float, metavar="N", help="`network`: of each transfer (as each row needs)")
     bench.add_argument(

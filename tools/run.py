@@ -24,11 +24,16 @@ from tools.foreign import shown_lines
 from tools.machine_registry import CONTROL_PORT
 
 # Default forwards: pairs of host port and guest port. A user's forward of the same guest port replaces the pair.
-DEFAULT_FORWARDS = {"memcached": ((11211, 11211),), "netpipe": ((5003, 5003),), "counters": ((7008, 7008),)}
+DEFAULT_FORWARDS = {
+    "memcached": ((11211, 11211),),
+    "netpipe": ((5003, 5003),),
+    "counters": ((7008, 7008),),
+    "webserver": ((8080, 8080),),
+}
 # Applications that have no network and therefore no control server.
 WITHOUT_CONTROL = ("hello",)
 # Applications whose protocol the load generator supports.
-LOADABLE = ("memcached",)
+LOADABLE = tuple(load.PRESETS)
 # Applications that --model runs on two modelled machines, one as the peer of the other.
 PAIRED = ("netpipe",)
 # Applications that --model runs on one modelled machine without a card or clients.
@@ -76,9 +81,9 @@ def run(options: Options) -> int:
     if not MEMORY.fullmatch(options.memory):
         raise UsageError(f"--memory takes a size like 512M or 2G, not '{options.memory}'")
     if options.load is not None:
-        options.load.check()
         if folder is None and not is_linux and options.application not in LOADABLE:
-            raise UsageError(f"--load: only {', '.join(LOADABLE)} accepts it, {options.application} does not")
+            raise UsageError(f"--load: only {' and '.join(LOADABLE)} accept it, {options.application} does not")
+        options.load.check(None if folder else "memcached" if is_linux else options.application)
         if options.debugger:
             raise UsageError("--load and --gdb: a machine that waits for a debugger does not answer", "leave one of them out")
         if options.vfio is not None:
@@ -163,6 +168,7 @@ def _run_modelled(options: Options, folder: Path | None) -> int:
     wanted = experiment.Experiment(
         model=options.model,
         load=options.load.preset,
+        protocol=options.load.protocol,
         rate=options.load.rate,
         window_ms=options.load.seconds * 1e3,
         cores=options.cores,
