@@ -149,6 +149,7 @@ def _parser() -> Parser:
     run.add_argument("--seed", type=int, metavar="N", help="of --model: equal seeds give equal runs (1)")
     run.add_argument("--smt", action="store_true", help="of --model: two threads on each core; --cores counts the threads")
     run.add_argument("--fault", dest="faults", action="append", default=[], metavar="WORDS", help="of --model: a fault; repeatable")
+    run.add_argument("--script", metavar="PATH", help="of webserver: a script, or a folder with its packages (docs/webserver.md)")
     run.add_argument("--record", metavar="DIR", help="of --model: keep the run there for `./neap replay DIR`")
     run.add_argument("--gdb", dest="debugger", action="store_true", help="gdb in this terminal, with commands for cores, events and timers")
     run.add_argument("--trace", type=int, metavar="CORE", help="write the functions that a core called last to trace-CORE.txt")
@@ -281,6 +282,7 @@ def _add_boot_commands(command) -> None:
     pxe.add_argument("--machines", metavar="FILE", help="a TOML file: the boot entry of each machine (docs/booting.md)")
     pxe.add_argument("--linux", metavar="KERNEL", help="a Linux kernel that the tree boots too, to compare with")
     pxe.add_argument("--initrd", metavar="FILE", help="its initramfs")
+    pxe.add_argument("--script", metavar="PATH", help="the script of webserver: a file, or a folder with its packages")
     pxe.add_argument("--dirty", action="store_true", help="also from a checkout with uncommitted changes")
     pxe.add_argument("--next", metavar="MACHINE=IMAGE", help="a machine's next boot; its command line follows after --")
     pxe.add_argument("--serve", metavar="INTERFACE", help="serve the tree on this network card until Ctrl-C")
@@ -289,6 +291,7 @@ def _add_boot_commands(command) -> None:
     iso = command("iso", _call, "Write one image of an application for CD and disk, BIOS and UEFI; words after -- are its command line.")
     iso.add_argument("application", metavar="APP|PATH")
     iso.add_argument("--out", metavar="FILE", help="the file to write (APP.iso)")
+    iso.add_argument("--script", metavar="PATH", help="the script of webserver: a file, or a folder with its packages")
     iso.add_argument("--dirty", action="store_true", help="also from a checkout with uncommitted changes")
 
     power = command("power", _call, "Switch a machine by its BMC, through ipmitool or Redfish.", builds=False)
@@ -331,7 +334,7 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
         if name == "report":
             reading.add_argument("--name", action="append", metavar="NAME", help="the name of a run on the page, once for each run")
         if name in ("csv", "parquet"):
-            reading.add_argument("--table", choices=("records", "settings", "idle", "configuration"), default="records")
+            reading.add_argument("--table", choices=("records", "settings", "idle", "collections", "configuration"), default="records")
             reading.add_argument("--untrimmed", action="store_true", help="also records outside the start and stop anchors")
         if name == "csv":
             reading.add_argument("--study", metavar="LAYOUT", help="the published studies' files, into the folder --out: linux, ebbrt, log")
