@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import build
+from tools import build, web_archive
 from tools.bench import modelled, request
 from tools.bench.rows import Row, Selection, table
 from tools.errors import UsageError
@@ -117,8 +117,6 @@ def _scripts(loads: Sequence[Load]) -> list[str]:
 
 def _system(script: str, image: Path, folder: Path) -> experiment.System:
     """The image with one of the scripts as its boot module."""
-    from tools import web_archive
-
     module = folder / f"{script}.archive"
     module.write_bytes(web_archive.of(linux.WEB_SCRIPTS / f"{script}.js"))
     return experiment.System(image, modules=(module,))
