@@ -161,13 +161,22 @@ class Engine {
   [[nodiscard]] JSClassID new_class(const JSClassDef& definition) noexcept;
 
  private:
-  friend class Process;
+  friend struct ProcessBinding;
+  friend class Modules;
+  friend class Timers;
   enum Work : unsigned { ticks = 1, rejections = 2 };
   struct Tick;
 
   Engine(EngineOptions options, Archive scripts) noexcept;
   bool start();
+  std::expected<void, std::string> run_reporting(const std::function<bool()>& run);
+  static Outcome worse(Outcome first, Outcome second) noexcept;
   Outcome drain(Outcome outcome) noexcept;
+  Outcome end_by_watchdog() noexcept;
+  Tick* pop_tick() noexcept;
+  void free_tick(Tick* tick) noexcept;
+  bool call_handler(JSValueConst handler, JSValueConst error, JSValueConst promise) noexcept;
+  std::size_t next_threshold() const noexcept;
   Outcome run_ticks(Outcome outcome) noexcept;
   Outcome run_jobs(Outcome outcome) noexcept;
   void report_rejections() noexcept;
@@ -179,6 +188,7 @@ class Engine {
   static int interrupt(JSRuntime* runtime, void* engine);
   static std::size_t near_limit(JSRuntime* runtime, void* engine);
   JSValue binding(std::string_view name);
+  JSValue new_internal_binding() noexcept;
   static JSValue internal_binding(JSContext* context, JSValueConst self, int count, JSValueConst* arguments);
 
   JSRuntime* runtime_ = nullptr;
