@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Embeds the library's scripts in the image: writes an archive (archive.hpp) and an assembler file that includes its bytes.
+
+    embed_library.py --output FILE.S FOLDER
+
+All `.js` files below FOLDER are in the archive, with their paths relative to FOLDER, except those of folders named `tests`. The archive
+is beside the output, FILE.bin.
+"""
+
+import argparse
+import struct
+from pathlib import Path
+
+ENTRY = "internal/bootstrap.js"
+
+ASSEMBLER = """\
+    .section .rodata.neap_webserver_library, "a"
+    .balign 16
+    .global neap_webserver_library_begin
+    .global neap_webserver_library_end
+neap_webserver_library_begin:
+    .incbin "{path}"
+neap_webserver_library_end:
+    .byte 0
+    .section .note.GNU-stack, "", %progbits
+"""
+
+
+def archive(files: dict[str, bytes], entry: str) -> bytes:
+    """Returns the bytes of an archive, as archive.hpp describes them."""
+    paths = sorted(path.encode() for path in files)
+    header = 16 + 16 * len(paths)
+    records, body = [], bytearray()
+    for path in paths:
+        content = files[path.decode()]
+        path_offset = header + len(body)
+        body += path
+        content_offset = header + len(body)
+        body += content + b"\0"
+        records.append(struct.pack("<4I", path_offset, len(path), content_offset, len(content)))
+    return b"NEAPARC1" + struct.pack("<2I", len(paths), paths.index(entry.encode())) + b"".join(records) + bytes(body)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("folder", type=Path)
+    arguments = parser.parse_args()
+    scripts = [path for path in arguments.folder.rglob("*.js") if "tests" not in path.relative_to(arguments.folder).parts]
+    files = {path.relative_to(arguments.folder).as_posix(): path.read_bytes() for path in scripts}
+    binary = arguments.output.with_suffix(".bin")
+    binary.write_bytes(archive(files, ENTRY))
+    arguments.output.write_text(ASSEMBLER.format(path=binary))
+
+
+if __name__ == "__main__":
+    main()
