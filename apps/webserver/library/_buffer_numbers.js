@@ -13,7 +13,7 @@ function checkOffset(offset, length, size) {
   if (typeof offset !== 'number') throw argumentType('offset', 'number', offset);
   if (!Number.isInteger(offset)) throw outOfRange('offset', 'an integer', offset);
   if (length < size) throw withCode(RangeError, 'ERR_BUFFER_OUT_OF_BOUNDS', 'Attempt to access memory outside buffer bounds');
-  throw outOfRange('offset', `>= 0 && <= ${length - size}`, offset);
+  throw outOfRange('offset', `>= 0 and <= ${length - size}`, offset);
 }
 
 // True integers in range take one comparison; all the rest is sorted out by checkOffset.
@@ -40,7 +40,7 @@ function readSigned(buffer, offset, size, little) {
 function rangeText(size, signed, bigint) {
   const n = bigint ? 'n' : '';
   const bits = size * 8;
-  if (size > 3 || bigint) {
+  if (size > 4 || bigint) {
     if (signed) return `>= -(2${n} ** ${bits - 1}${n}) and < 2${n} ** ${bits - 1}${n}`;
     return `>= 0${n} and < 2${n} ** ${bits}${n}`;
   }
@@ -103,7 +103,8 @@ for (const [suffix, little] of [
   }
   const checkLength = (byteLength) => {
     if (byteLength === undefined) throw argumentType('byteLength', 'number', byteLength);
-    checkInteger(byteLength, 'byteLength', 1, 6);
+    checkInteger(byteLength, 'byteLength');
+    if (byteLength < 1 || byteLength > 6) throw outOfRange('byteLength', '>= 1 and <= 6', byteLength);
   };
   const checkGiven = (offset) => {
     if (offset === undefined) throw argumentType('offset', 'number', offset);

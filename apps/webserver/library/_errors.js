@@ -7,7 +7,9 @@
 function withCode(Base, code, message) {
   const error = new Base(message);
   error.code = code;
-  // Node's stack begins with "Name [CODE]: message". QuickJS keeps the frames alone in `stack`, so only the name in toString matters here.
+  // The stack begins with "Name [CODE]: message", as in Node. In an engine whose stack has frames alone there is nothing to change.
+  const { stack } = error;
+  if (typeof stack === 'string' && stack.startsWith(`${error.name}:`)) error.stack = `${error.name} [${code}]${stack.slice(error.name.length)}`;
   Object.defineProperty(error, 'toString', {
     value() {
       return `${this.name} [${code}]: ${this.message}`;

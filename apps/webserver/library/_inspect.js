@@ -130,7 +130,7 @@ function toStringTag(value, name) {
 }
 
 function keysOf(context, value) {
-  if (context.showHidden) return Reflect.ownKeys(value).filter((key) => key !== 'length' || !Array.isArray(value));
+  if (context.showHidden) return Reflect.ownKeys(value);
   const keys = Object.keys(value);
   for (const symbol of Object.getOwnPropertySymbols(value)) {
     if (Object.prototype.propertyIsEnumerable.call(value, symbol)) keys.push(symbol);
@@ -173,7 +173,7 @@ function describe(context, value) {
       return { ...plain, keys, braces: [`${head}[`, ']'], entries: typedArrayEntries, isArray: true };
     }
     case 'Arguments':
-      return { ...plain, keys: plain.keys.filter((key) => !isIndex(key)), braces: ['[Arguments] [', ']'], entries: arrayEntries, isArray: true };
+      return { ...plain, braces: ['[Arguments] {', '}'] };
     case 'Function': {
       const base = functionBase(value, name, tag);
       if (plain.keys.length === 0) return { text: base };

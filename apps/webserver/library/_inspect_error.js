@@ -8,8 +8,7 @@ function headline(error) {
   const { name } = error;
   const message = String(error.message ?? '');
   const shown = typeof name === 'string' && name !== '' ? name : 'Error';
-  const code = typeof error.code === 'string' && error.code.startsWith('ERR_') ? ` [${error.code}]` : '';
-  return message === '' ? `${shown}${code}` : `${shown}${code}: ${message}`;
+  return message === '' ? shown : `${shown}: ${message}`;
 }
 
 /// The stack with its headline.
@@ -30,7 +29,7 @@ function errorBase(context, error, name, tag) {
   const shownName = typeof error.name === 'string' ? error.name : 'Error';
   if (name !== null && name !== shownName && text.startsWith(shownName) && !text.slice(0, text.indexOf('\n') >>> 0).includes(name)) {
     const rest = text.slice(shownName.length);
-    text = shownName === 'Error' || name.endsWith(shownName) ? `${name}${rest}` : `${name} [${shownName}]${rest}`;
+    text = name.includes(shownName) ? `${name}${rest}` : `${name} [${shownName}]${rest}`;
   }
   if (tag !== '' && tag !== name) text = text.replace(/^(\[?)([^:\n]*)/, `$1$2 [${tag}]`);
   if (!/^\s+at /m.test(text) && !text.startsWith('[')) text = `[${text}]`;

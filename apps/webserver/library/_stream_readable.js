@@ -121,8 +121,8 @@ function convert(state, chunk, encoding, front) {
     return front && state.encoding ? chunk.toString(state.encoding) : chunk;
   }
   if (chunk instanceof Buffer) return chunk;
-  if (chunk instanceof Uint8Array) return Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-  throw argumentType('chunk', ['string', 'Buffer', 'Uint8Array'], chunk);
+  if (ArrayBuffer.isView(chunk)) return Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+  throw argumentType('chunk', ['string', 'Buffer', 'TypedArray', 'DataView'], chunk);
 }
 
 function addChunk(stream, chunk, encoding, front) {
@@ -133,7 +133,7 @@ function addChunk(stream, chunk, encoding, front) {
     return false;
   }
   try {
-    if (chunk === undefined && !state.objectMode) throw argumentType('chunk', ['string', 'Buffer', 'Uint8Array'], chunk);
+    if (chunk === undefined && !state.objectMode) throw argumentType('chunk', ['string', 'Buffer', 'TypedArray', 'DataView'], chunk);
     chunk = convert(state, chunk, encoding, front);
   } catch (error) {
     destruction.fail(stream, error);

@@ -4,7 +4,7 @@
 
 const Readable = require('_stream_readable');
 const { Stream } = require('_stream_legacy');
-const { argumentType, checkFunction } = require('_errors');
+const { withCode, argumentType, checkFunction, AbortError } = require('_errors');
 const nextTick = require('_ticks');
 
 Readable.prototype.pipe = function pipe(target, options) {
@@ -125,10 +125,13 @@ async function* iterate(stream, options) {
     end = error;
     throw error;
   } finally {
-    cleanup();
-    stream.removeListener('readable', onReadable);
-    if ((end || options?.destroyOnReturn !== false) && (end === undefined || end || stream._readableState.autoDestroy)) {
-      stream.destroy();
+    if ((end || options?.destroyOnReturn !== false) && (end === undefined || stream._readableState.autoDestroy)) {
+      // The listener for 'error' stays: it takes the AbortError of an iteration that was left early.
+      const over = stream._readableState.endEmitted || stream._readableState.errored;
+      stream.destroy(over ? null : new AbortError());
+    } else {
+      stream.removeListener('readable', onReadable);
+      cleanup();
     }
   }
 }
@@ -234,7 +237,7 @@ Readable.from = function from(iterable, options) {
         const chunk = value && typeof value.then === 'function' ? await value : value;
         if (chunk === null) {
           reading = false;
-          throw new TypeError('May not write null values to stream');
+          throw withCode(TypeError, 'ERR_STREAM_NULL_VALUES', 'May not write null values to stream');
         }
         if (stream.push(chunk)) continue;
         reading = false;

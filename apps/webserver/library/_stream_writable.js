@@ -148,6 +148,7 @@ const methods = {
     if (typeof callback === 'function') {
       if (error) nextTick(callback, error);
       else if (state.finished) nextTick(callback);
+      else if (state.destroyed && state.errored) nextTick(callback, state.errored);
       else state.finishCallbacks.push(callback);
     }
     return this;
@@ -186,11 +187,11 @@ function write(stream, chunk, encoding, callback) {
       }
     } else if (chunk instanceof Buffer) {
       encoding = 'buffer';
-    } else if (chunk instanceof Uint8Array) {
+    } else if (ArrayBuffer.isView(chunk)) {
       chunk = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
       encoding = 'buffer';
     } else {
-      throw argumentType('chunk', ['string', 'Buffer', 'Uint8Array'], chunk);
+      throw argumentType('chunk', ['string', 'Buffer', 'TypedArray', 'DataView'], chunk);
     }
   }
   let error;
@@ -273,7 +274,7 @@ function afterWrite(stream, state, callbacks) {
   }
   for (const callback of callbacks) {
     state.pendingCallbacks--;
-    callback(state.errored ?? null);
+    callback(null);
   }
   if (state.destroyed) failBuffered(state);
   finishIfDone(stream, state);

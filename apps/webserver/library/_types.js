@@ -115,4 +115,4 @@ for (const name of ['Uint8Array', 'Uint8ClampedArray', 'Uint16Array', 'Uint32Arr
   types[`is${name}`] = (value) => ArrayBuffer.isView(value) && typedArrayName(value) === name;
 }
 
-module.exports = { types, classOf, typedArrayName, isError, isPromise, isProxy, getPromiseDetails: native.getPromiseDetails };
+module.exports = { types, classOf, typedArrayName, isError, isPromise, isProxy, getPromiseDetails: native.promiseDetails };

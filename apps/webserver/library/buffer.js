@@ -9,7 +9,7 @@
 'use strict';
 
 const text = internalBinding('text');
-const { withCode, argumentType, argumentValue, outOfRange, checkNumber, checkInteger, checkString } = require('_errors');
+const { withCode, argumentType, argumentValue, outOfRange, checkNumber, checkInteger } = require('_errors');
 const { normalize, names } = require('_encoding');
 
 const kMaxLength = 2 ** 32;
@@ -257,7 +257,7 @@ const methods = {
   },
 
   write(string, offset, length, encoding) {
-    checkString(string, 'argument');
+    if (typeof string !== 'string') throw withCode(TypeError, 'ERR_INVALID_ARG_TYPE', 'argument must be a string');
     if (offset === undefined) return text.writeInto(this, string, 0, this.length, 'utf8');
     if (length === undefined && typeof offset === 'string') {
       return text.writeInto(this, string, 0, this.length, known(offset));
@@ -341,7 +341,7 @@ function fillBuffer(buffer, value, offset, end, encoding) {
     end = buffer.length;
   }
   if (offset === undefined) offset = 0;
-  else checkNumber(offset, 'offset', 0, buffer.length);
+  else checkNumber(offset, 'offset', 0);
   if (end === undefined) end = buffer.length;
   else checkNumber(end, 'end', 0, buffer.length);
   if (encoding !== undefined && typeof encoding !== 'string') throw argumentType('encoding', 'string', encoding);
@@ -448,14 +448,17 @@ for (const name of new Set(Object.values(names))) {
   });
 }
 
+function invalidCharacter(message) {
+  const Failure = typeof DOMException === 'function' ? DOMException : Error;
+  return new Failure(message, 'InvalidCharacterError');
+}
+
 function atob(input) {
   if (arguments.length === 0) throw withCode(TypeError, 'ERR_MISSING_ARGS', 'The "input" argument must be specified');
   let data = `${input}`.replace(/[\t\n\f\r ]/g, '');
   if (data.length % 4 === 0) data = data.replace(/==?$/, '');
-  if (data.length % 4 === 1 || /[^A-Za-z0-9+/]/.test(data)) {
-    const Failure = typeof DOMException === 'function' ? DOMException : Error;
-    throw new Failure('The string to be decoded is not correctly encoded.', 'InvalidCharacterError');
-  }
+  if (/[^A-Za-z0-9+/]/.test(data)) throw invalidCharacter('Invalid character');
+  if (data.length % 4 === 1) throw invalidCharacter('The string to be decoded is not correctly encoded.');
   const bytes = text.encode(data, 'base64');
   return text.decode(bytes, 'latin1', 0, bytes.length);
 }
@@ -464,10 +467,7 @@ function btoa(input) {
   if (arguments.length === 0) throw withCode(TypeError, 'ERR_MISSING_ARGS', 'The "input" argument must be specified');
   const string = `${input}`;
   for (let index = 0; index < string.length; index++) {
-    if (string.charCodeAt(index) > 255) {
-      const Failure = typeof DOMException === 'function' ? DOMException : Error;
-      throw new Failure('Invalid character', 'InvalidCharacterError');
-    }
+    if (string.charCodeAt(index) > 255) throw invalidCharacter('Invalid character');
   }
   const bytes = text.encode(string, 'latin1');
   return text.decode(bytes, 'base64', 0, bytes.length);

@@ -10,7 +10,6 @@ const { withCode, argumentType, checkFunction } = require('_errors');
 function hasOwnToString(value) {
   if (typeof value.toString !== 'function') return false;
   if (Object.hasOwn(value, 'toString')) return true;
-  if (isError(value) || value instanceof Date) return true;
   for (let prototype = Object.getPrototypeOf(value); prototype; prototype = Object.getPrototypeOf(prototype)) {
     if (Object.hasOwn(prototype, 'toString')) {
       return ![Object.prototype, Array.prototype, Map.prototype, Set.prototype, Function.prototype].includes(prototype) && !isBuiltIn(prototype);

@@ -53,32 +53,26 @@
     return { binding, runOne, now: () => now_ms };
   }
 
-  // process.nextTick callbacks run before other microtasks that are queued later; all of them run before the next timer.
-  function makeTicks() {
+  // As in Node, ticks run when no microtask is left, and microtasks run after each tick.
+  function makeTicks(host) {
+    if (host.nextTick) return { nextTick: host.nextTick, runTicks: () => false };
     const queue = [];
-    let scheduled = false;
-    const drain = () => {
-      scheduled = false;
-      while (queue.length > 0) {
+    return {
+      runTicks() {
+        if (queue.length === 0) return false;
         const { callback, args } = queue.shift();
         callback(...args);
-      }
-    };
-    return {
-      drain,
+        return true;
+      },
       nextTick(callback, ...args) {
         queue.push({ callback, args });
-        if (!scheduled) {
-          scheduled = true;
-          Promise.resolve().then(drain);
-        }
       },
     };
   }
 
   global.makeLibrary = function makeLibrary(host) {
     const timers = makeTimers();
-    const ticks = makeTicks();
+    const ticks = makeTicks(host);
     let seed = 1;
     const bindings = {
       text: global.mockText,
@@ -129,6 +123,6 @@
       wrapper.call(module.exports, module.exports, load, module, internalBinding);
       return module.exports;
     };
-    return { require: load, internalBinding, bindings, runOneTimer: timers.runOne, loaded };
+    return { require: load, internalBinding, bindings, runOneTimer: timers.runOne, runTicks: ticks.runTicks, loaded };
   };
 })(globalThis);

@@ -32,8 +32,9 @@ if (mode === 'node') {
     read: (name) => (fs.existsSync(path.join(library, name)) ? fs.readFileSync(path.join(library, name), 'utf8') : undefined),
     compile: (body, name) => vm.runInContext(body, context, { filename: path.join(library, `${name.replace('/', '_')}.js`) }),
     print,
+    nextTick: process.nextTick,
   });
-  made.require('bootstrap');
+  made.require('_bootstrap');
   context.testLibrary = made;
   vm.runInContext(wrap(text), context, { filename: program })({}, made.require, { exports: {} }, print);
   const step = () => setImmediate(() => made.runOneTimer() && step());

@@ -22,7 +22,7 @@ circular.list.push(circular, { inner: circular.list });
 const nul = Object.create(null);
 nul.x = 1;
 const noStack = new Error('no stack');
-noStack.stack = undefined;
+noStack.stack = '';
 const sparse = [1, , , 4];
 const extra = [1, 2];
 extra.more = 'x';
@@ -101,7 +101,7 @@ coded.code = 'ERR_X';
 coded.extra = { a: 1 };
 print(util.inspect(coded).replace(/\n\s+at .*/g, ''));
 const causal = new Error('outer', { cause: new Error('inner') });
-print(util.inspect(causal).replace(/\n\s+at .*/g, ''));
+print(util.inspect(causal).replace(/\n\s+(at|\.\.\.) .*/g, ''));
 print(util.inspect({ error: new RangeError('in an object') }).replace(/\n\s+at .*?(?= \{|\n|$)/g, ''));
 
 const formats = [
@@ -156,6 +156,7 @@ print(pairs.map(([first, second]) => deep(first, second)).join());
   util.callbackify(async () => {
     throw null;
   })((failure) => print(failure.code));
+  process.emitWarning = (text, type) => print('warning', text, type);
   const old = util.deprecate((value) => value, 'old');
-  print(old(3));
+  print(old(3), old(4));
 })();
