@@ -18,7 +18,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "apps/webserver/http/header.hpp"
 #include "llhttp.h"
@@ -127,24 +129,70 @@ class RequestParser {
 
  private:
   enum class State : std::uint8_t { start, head, identity, chunked, ended, failed };
-  /// Memory for a head on the heap, and for its fields.
   static constexpr std::size_t inline_bytes = 1024, inline_fields = 24;
+  /// The positions of a field in the head.
+  struct Raw {
+    std::uint16_t name_at, name_bytes, value_at, value_bytes;
+  };
+  /// The fields behind the last chunk. `text` has their names and values without anything between them.
+  struct Trailers {
+    std::string text;
+    std::vector<Raw> raw;
+    std::vector<HeaderField> fields;
+  };
+  struct Callbacks;
 
+  [[nodiscard]] Step parse_start(std::span<const std::byte> input) noexcept;
   [[nodiscard]] Step parse_head(std::span<const std::byte> input) noexcept;
+  [[nodiscard]] Step parse_identity(std::span<const std::byte> input) noexcept;
   [[nodiscard]] Step parse_chunked(std::span<const std::byte> input) noexcept;
+  [[nodiscard]] Step finish_head(const char* input, std::size_t bytes) noexcept;
+  [[nodiscard]] Refusal check_head() noexcept;
+  [[nodiscard]] Refusal check_request_line(std::string_view head) const noexcept;
+  [[nodiscard]] Refusal check_target() const noexcept;
+  [[nodiscard]] Refusal check_transfer_encoding() const noexcept;
+  [[nodiscard]] Refusal refusal_of(llhttp_errno error, std::span<const std::byte> input) const noexcept;
   [[nodiscard]] Step fail(Refusal refusal, std::size_t consumed) noexcept;
+  [[nodiscard]] bool keep(const char* input, std::size_t bytes) noexcept;
+  [[nodiscard]] bool grow_head(std::size_t bytes) noexcept;
+  [[nodiscard]] bool grow_raw() noexcept;
+  [[nodiscard]] bool make_fields() noexcept;
+  void finish_trailers() noexcept;
+  void release_heap() noexcept;
 
   llhttp_t parser_{};
   State state_ = State::start;
   Refusal refusal_ = Refusal::none;
   bool keep_alive_ = false, has_body_ = false, expects_continue_ = false, chunked_ = false;
-  std::uint32_t head_bytes_ = 0;
+  bool after_cr_ = false;       ///< of an empty line before the request line
+  bool in_name_ = false;        ///< the last callback of llhttp was for a field's name
+  bool chunked_ended_ = false;  ///< llhttp has reported the end of a chunked body
+  const ParserLimits* limits_ = nullptr;
+  char* head_ = inline_head_.data();
+  HeaderField* fields_ = inline_fields_.data();
+  Raw* raw_ = inline_raw_.data();
+  std::uint32_t head_bytes_max_ = 0;
+  std::uint32_t head_capacity_ = inline_bytes, raw_capacity_ = inline_fields;
+  std::uint32_t head_bytes_ = 0;     ///< of the bytes in `head_`
+  std::uint32_t leading_bytes_ = 0;  ///< of empty lines before the request line
   std::uint32_t field_count_ = 0;
-  HeaderField* fields_ = nullptr;
+  std::uint32_t target_at_ = 0, target_bytes_ = 0;
+  std::uint32_t extension_bytes_ = 0, framing_bytes_ = 0;
+  std::uintptr_t origin_ = 0;  ///< the address of the head's first byte, if all of the head were where the present input is
   std::string_view target_;
   std::uint64_t content_length_ = 0;
+  std::uint64_t left_bytes_ = 0;  ///< of a body with Content-Length
+  std::uint64_t body_bytes_ = 0;
   std::uint64_t parsed_bytes_ = 0;
-  const ParserLimits* limits_ = nullptr;
+  std::span<const std::byte> piece_;
+  bool on_heap_ = false;
+  std::unique_ptr<char[]> heap_head_;
+  std::unique_ptr<Raw[]> heap_raw_;
+  std::unique_ptr<HeaderField[]> heap_fields_;
+  std::unique_ptr<Trailers> trailers_;
+  std::array<HeaderField, inline_fields> inline_fields_;
+  std::array<Raw, inline_fields> inline_raw_;
+  std::array<char, inline_bytes> inline_head_;
 };
 
 }  // namespace neap::webserver::http
