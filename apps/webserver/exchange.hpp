@@ -103,7 +103,8 @@ class Exchange {
   enum class Written : std::uint8_t {
     accepted,
     wait,     ///< accepted, and the bytes in flight exceed the high watermark; `Application::writable` follows
-    refused,  ///< nothing was written: not connected, the response has ended, or it is longer than its Content-Length
+    refused,  ///< nothing was written: not connected, the response has ended, its length is wrong, or there is no memory. In the last two
+              ///< cases the connection was reset, and `closed` came from within the call.
   };
   /// Sends a whole response: the usual and the cheapest way. Sets Content-Length to the size of `body`, unless `head` has a length, which
   /// then MUST be that size. A body that is forbidden (HEAD, 204, 304) is not sent; for HEAD its length is still announced.
@@ -144,12 +145,32 @@ class Exchange {
   friend class HttpCore;
   friend class Session;
 
+  /// How the end of the body is marked.
+  enum class Framing : std::uint8_t { none, length, chunked, connection };
+
+  explicit Exchange(HttpCore& core) noexcept : core_(core) {}
+  void begin(Session& session) noexcept;
+  /// Decides whether the connection stays, and how the body ends. Returns false if no response can be started.
+  [[nodiscard]] bool plan(const http::ResponseHead& head, bool whole, std::size_t body_bytes) noexcept;
+  [[nodiscard]] char* write_head(char* to, const http::ResponseHead& head, bool whole, std::size_t body_bytes) const noexcept;
+  [[nodiscard]] static std::size_t head_bytes_max(const http::ResponseHead& head) noexcept;
+  Written refuse() noexcept;
+  /// Checks the size of a piece against Content-Length.
+  [[nodiscard]] bool take_length(std::size_t bytes) noexcept;
+  Written finish(std::string_view trailers);
+  Written written() noexcept;
+
   http::RequestParser parser_;
+  HttpCore& core_;
   HttpServer* server_ = nullptr;
   Session* session_ = nullptr;
   std::uint32_t references_ = 0;
+  bool requested_ = false;  ///< the application knows the exchange
   bool body_complete_ = false, reading_ = false, head_sent_ = false, ended_ = false, without_body_ = false, close_ = false;
-  bool continue_done_ = false, report_sent_ = false;
+  bool continue_done_ = false, continue_sent_ = false, report_sent_ = false;
+  Framing framing_ = Framing::none;
+  std::uint64_t left_bytes_ = 0;    ///< of a body with `Framing::length`
+  Exchange* next_spare_ = nullptr;  ///< in the core's list
 };
 
 /// A reference that keeps an exchange alive. MUST be destroyed on the exchange's core, before its `HttpCore`.

@@ -12,11 +12,11 @@
 #include <memory>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "apps/webserver/http/response_head.hpp"
 #include "apps/webserver/limits.hpp"
 #include "apps/webserver/statistics.hpp"
+#include "kernel/events.hpp"
 #include "kernel/timer.hpp"
 #include "net/network.hpp"
 
@@ -26,12 +26,6 @@ class Application;
 class Exchange;
 class HttpCore;
 class Session;
-
-/// A list of sessions, without memory of its own.
-struct SessionLink {
-  Session* previous = nullptr;
-  Session* next = nullptr;
-};
 
 /// One listening server on one core. It MUST exist until its last connection has ended (`connections() == 0`).
 class HttpServer {
@@ -63,16 +57,21 @@ class HttpServer {
   friend class HttpCore;
   friend class Session;
 
-  /// Returns the lines Date, Connection: keep-alive and Keep-Alive of a usual response.
-  [[nodiscard]] std::string_view usual_lines() noexcept;
+  /// The lines of a usual response: Date, and then Connection and Keep-Alive. `write_usual` writes all of them.
+  [[nodiscard]] char* write_usual(char* to) const noexcept;
+  [[nodiscard]] std::string_view keep_alive_lines() const noexcept;
   void make_usual_lines() noexcept;
+  [[nodiscard]] bool admit(net::Connection& connection);
+  void leave(const net::Connection& connection) noexcept;
+
+  static constexpr std::size_t usual_bytes_max = 112;
 
   HttpCore& core_;
+  HttpServer* next_ = nullptr;  ///< in the core's list
   std::uint32_t connections_ = 0;
   bool draining_ = false;
-  std::uint32_t usual_lines_second_ = 0;  ///< `HttpCore::date_second` for which they were made
-  std::uint32_t usual_lines_bytes_ = 0, keep_alive_at_ = 0;
-  std::array<char, 128> usual_lines_{};
+  std::uint32_t usual_bytes_ = 0, keep_alive_at_ = 0;
+  std::array<char, usual_bytes_max> usual_{};
   std::unordered_map<std::uint64_t, std::uint32_t> peers_;  ///< open connections by `peer_key`; empty without a limit
 };
 
@@ -82,7 +81,11 @@ class HttpCore {
   /// Returns the seconds since 1970, or a negative number if the machine does not know the date. Responses then have no Date.
   using UnixClock = std::int64_t (*)() noexcept;
 
-  explicit HttpCore(UnixClock unix_clock, const CoreLimits& limits = {});
+  enum class Timing : std::uint8_t {
+    events,  ///< by the kernel's timers and hooks
+    manual,  ///< a test calls `tick`, `resume` and `end_event` by itself
+  };
+  explicit HttpCore(UnixClock unix_clock, const CoreLimits& limits = {}, Timing timing = Timing::events);
   HttpCore(const HttpCore&) = delete;
   HttpCore& operator=(const HttpCore&) = delete;
   /// All sessions MUST have ended, and the application MUST have given back its references.
@@ -91,9 +94,12 @@ class HttpCore {
   Statistics statistics;
   const CoreLimits limits;
 
-  /// The once-a-second work: the date, and the time-outs of all sessions. Called by the core's timer while sessions exist; a test MAY call
-  /// it.
+  /// The once-a-second work: the date, and the time-outs of all sessions.
   void tick() noexcept;
+  /// Goes on with the sessions that wait for another event. Returns false if there was none.
+  bool resume() noexcept;
+  /// Sends what the present event has gathered.
+  void end_event() noexcept;
   /// Ticks since the start, about seconds.
   [[nodiscard]] std::uint32_t now_ticks() const noexcept { return now_ticks_; }
   /// Bytes of responses queued for all clients: not yet acknowledged, or not yet accepted by their connections.
@@ -106,6 +112,37 @@ class HttpCore {
   friend class Exchange;
   friend class HttpServer;
   friend class Session;
+
+  static constexpr std::size_t scratch_bytes = 16 * 1024;
+  static constexpr std::uint32_t spare_exchanges_max = 256;
+
+  /// Returns an exchange with one reference; null without memory.
+  [[nodiscard]] Exchange* take_exchange() noexcept;
+  void give_back(Exchange& exchange) noexcept;
+  void add(Session& session) noexcept;
+  void remove(Session& session) noexcept;
+  void resume_later(Session& session) noexcept;
+  void read_clock() noexcept;
+
+  const UnixClock unix_clock_;
+  const Timing timing_;
+  std::uint32_t now_ticks_ = 0;
+  std::uint32_t date_bytes_ = 0;
+  std::array<char, http::date_bytes + 3> date_{};
+  // Short responses are gathered here until the event ends. `scratch_owner_` is the session whose bytes they are.
+  Session* scratch_owner_ = nullptr;
+  std::size_t scratch_used_ = 0;
+  std::unique_ptr<char[]> scratch_;
+  std::size_t output_bytes_ = 0;
+  Exchange* spare_exchanges_ = nullptr;
+  std::uint32_t spare_exchange_count_ = 0;
+  std::uint32_t session_count_ = 0;
+  Session* sessions_ = nullptr;  ///< all of them
+  Session* resumed_first_ = nullptr;
+  Session* resumed_last_ = nullptr;
+  HttpServer* servers_ = nullptr;
+  Timer tick_timer_, resume_timer_;
+  std::unique_ptr<EventEndHook> end_hook_;
 };
 
 }  // namespace neap::webserver

@@ -2,6 +2,7 @@
 // The counters of one core's HTTP connections. Only that core writes them; any core may read them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "kernel/counter.hpp"
@@ -26,7 +27,7 @@ struct Statistics {
   Counter yields;          ///< a client's pipelined requests waited for other events
   Counter continues_sent;  ///< 100 Continue
   // Responses
-  Counter responses_1xx, responses_2xx, responses_3xx, responses_4xx, responses_5xx;
+  std::array<Counter, 10> responses;   ///< by the status's first digit
   Counter responses_too_long;          ///< the application wrote more than its Content-Length; the connection was reset
   Counter responses_too_short;         ///< the same, with fewer bytes
   Counter writes_refused;              ///< writes after the end, or without a connection

@@ -177,8 +177,7 @@ RequestParser::RequestParser() noexcept {}  // NOLINT: not all members are set
 RequestParser::~RequestParser() = default;
 
 void RequestParser::begin(const ParserLimits& limits) noexcept {
-  if (on_heap_) [[unlikely]]
-    release_heap();
+  release_memory();
   state_ = State::start;
   refusal_ = Refusal::none;
   keep_alive_ = has_body_ = expects_continue_ = chunked_ = after_cr_ = in_name_ = chunked_ended_ = false;

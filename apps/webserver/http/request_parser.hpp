@@ -124,6 +124,11 @@ class RequestParser {
   [[nodiscard]] std::uint64_t content_length() const noexcept { return content_length_; }
   /// The fields behind the last chunk. Valid from the event `end` on.
   [[nodiscard]] std::span<const HeaderField> trailers() const noexcept;
+  /// Gives back the memory of a long head. The accessors are not valid then.
+  void release_memory() noexcept {
+    if (on_heap_) [[unlikely]]
+      release_heap();
+  }
   /// Memory on the heap.
   [[nodiscard]] std::size_t heap_bytes() const noexcept;
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -50,7 +51,14 @@ constexpr std::size_t date_bytes = 29;
 void write_date(char* to, std::int64_t unix_s) noexcept;
 
 /// Writes `number` in decimal (at most 20 characters) and returns the end.
-char* write_decimal(char* to, std::uint64_t number) noexcept;
+inline char* write_decimal(char* to, std::uint64_t number) noexcept {
+  if (number < 100) {  // often the length of a short body
+    if (number >= 10) *to++ = static_cast<char>('0' + number / 10);
+    *to++ = static_cast<char>('0' + number % 10);
+    return to;
+  }
+  return std::to_chars(to, to + 20, number).ptr;
+}
 /// Writes `number` in hexadecimal (at most 16 characters) and returns the end.
 char* write_hexadecimal(char* to, std::uint64_t number) noexcept;
 
