@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "apps/memcached/test_connection.hpp"
 #include "apps/webserver/binding/http_binding.hpp"
 #include "apps/webserver/engine/engine.hpp"
 #include "apps/webserver/http_core.hpp"
+#include "apps/webserver/test_peer.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap::webserver {
@@ -70,8 +70,8 @@ class Binding : public testing::Test {
 
   /// Runs a script that makes a server with `handler`, and opens its port.
   void serve(const std::string& handler, const std::string& before = "") {
-    const auto run = engine->run_source("const http = require('node:http');" + before + "\nglobalThis.server = http.createServer(" + handler +
-                                        ");\nserver.listen(8080, () => console.log('listening'));");
+    const auto run = engine->run_source("const http = require('node:http');" + before + "\nglobalThis.server = http.createServer(" +
+                                        handler + ");\nserver.listen(8080, () => console.log('listening'));");
     ASSERT_TRUE(run) << run.error();
     for (const std::uint16_t port : std::exchange(opener.ports, {})) binding->port_opened(port, nullptr);
     EXPECT_NE(console.find("listening"), std::string::npos) << console;
@@ -249,8 +249,9 @@ TEST_F(Binding, KeptRequestsKeepTheirProperties) {
 }
 
 TEST_F(Binding, AClientThatLeavesIsReported) {
-  serve("(req, res) => { req.on('data', () => {}); req.on('aborted', () => console.log('aborted'));"
-        " res.on('close', () => console.log('closed', res.writableFinished)); }");
+  serve(
+      "(req, res) => { req.on('data', () => {}); req.on('aborted', () => console.log('aborted'));"
+      " res.on('close', () => console.log('closed', res.writableFinished)); }");
   {
     const auto client = connect();
     client->send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nxyz");
@@ -272,8 +273,9 @@ TEST_F(Binding, AClosedServerReportsItsEnd) {
 
 TEST_F(Binding, TwoServersOfOnePortAreRefused) {
   serve("(req, res) => { res.end('x'); }");
-  ASSERT_TRUE(engine->run_source("const other = require('http').createServer(() => {});"
-                                 "other.on('error', (error) => console.log(error.code)); other.listen(8080);"));
+  ASSERT_TRUE(
+      engine->run_source("const other = require('http').createServer(() => {});"
+                         "other.on('error', (error) => console.log(error.code)); other.listen(8080);"));
   EXPECT_EQ(console, "EADDRINUSE\n");
 }
 

@@ -1,26 +1,24 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Embeds the library's scripts in the image: writes an archive (archive.hpp) and an assembler file that includes its bytes.
+"""Embeds scripts in the image: writes an archive (archive.hpp), and an assembler file that includes its bytes.
 
-    embed_library.py --output FILE.S FOLDER
+    embed_archive.py --output FILE.S --symbol NAME --entry SCRIPT FOLDER|FILE
 
 All `.js` files below FOLDER are in the archive, with their paths relative to FOLDER, except those of folders named `tests`. The archive
-is beside the output, FILE.bin.
+is beside the output, FILE.bin. C++ finds it between NAME_begin and NAME_end.
 """
 
 import argparse
 import struct
 from pathlib import Path
 
-ENTRY = "internal/bootstrap.js"
-
 ASSEMBLER = """\
-    .section .rodata.neap_webserver_library, "a"
+    .section .rodata.{symbol}, "a"
     .balign 16
-    .global neap_webserver_library_begin
-    .global neap_webserver_library_end
-neap_webserver_library_begin:
+    .global {symbol}_begin
+    .global {symbol}_end
+{symbol}_begin:
     .incbin "{path}"
-neap_webserver_library_end:
+{symbol}_end:
     .byte 0
     .section .note.GNU-stack, "", %progbits
 """
@@ -44,13 +42,17 @@ def archive(files: dict[str, bytes], entry: str) -> bytes:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("--symbol", required=True)
+    parser.add_argument("--entry", required=True)
+    parser.add_argument("place", type=Path)
     arguments = parser.parse_args()
-    scripts = [path for path in arguments.folder.rglob("*.js") if "tests" not in path.relative_to(arguments.folder).parts]
-    files = {path.relative_to(arguments.folder).as_posix(): path.read_bytes() for path in scripts}
+    place = arguments.place
+    folder = place if place.is_dir() else place.parent
+    scripts = [path for path in place.rglob("*.js") if "tests" not in path.relative_to(folder).parts] if place.is_dir() else [place]
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in scripts}
     binary = arguments.output.with_suffix(".bin")
-    binary.write_bytes(archive(files, ENTRY))
-    arguments.output.write_text(ASSEMBLER.format(path=binary))
+    binary.write_bytes(archive(files, arguments.entry))
+    arguments.output.write_text(ASSEMBLER.format(symbol=arguments.symbol, path=binary))
 
 
 if __name__ == "__main__":
