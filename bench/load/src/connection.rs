@@ -22,7 +22,7 @@ pub enum Transport {
 }
 
 /// Settings that all connections of a run share.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ConnectionSettings {
     pub server: SocketAddr,
     pub transport: Transport,
