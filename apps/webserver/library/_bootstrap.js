@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The globals of Node that the library provides.
 //
-// Start-up time counts, and most scripts use few globals. Nothing is loaded here: each global is a getter that loads its module at the first use and
-// replaces itself by the value. Globals that natives have set already are left alone.
+// Start-up time counts, and most scripts use few globals. Nothing is loaded here: each global is a getter that loads its module at the
+// first use and replaces itself by the value. Globals that natives have set already are left alone.
 'use strict';
 
 function lazy(name, load, enumerable = false) {
