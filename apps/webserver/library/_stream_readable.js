@@ -168,9 +168,7 @@ function addChunk(stream, chunk, encoding, front) {
   return canTakeMore(state);
 }
 
-function canTakeMore(state) {
-  return !state.ended && (state.length < state.highWaterMark || state.length === 0);
-}
+const canTakeMore = (state) => !state.ended && (state.length < state.highWaterMark || state.length === 0);
 
 function deliver(stream, state, chunk, front) {
   if (state.flowing && state.length === 0 && !state.sync && stream.listenerCount('data') > 0) {
@@ -496,6 +494,5 @@ const setters = {
 for (const [name, get] of Object.entries(getters)) {
   Object.defineProperty(Readable.prototype, name, { get, set: setters[name], configurable: true, enumerable: false });
 }
-
 module.exports = Readable;
 require('_stream_readable_use');

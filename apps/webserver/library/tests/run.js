@@ -21,6 +21,7 @@ if (mode === 'node') {
 } else {
   const library = path.join(__dirname, '..');
   const context = vm.createContext({});
+  vm.runInContext('delete globalThis.console;', context);
   // Natives of the engine that the library expects as globals. They are Node's own here.
   const engine = [
     'AbortController',
