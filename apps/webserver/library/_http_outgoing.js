@@ -95,7 +95,7 @@ function normalizeEncoding(encoding) {
 function refuse(response, error, callback) {
   if (typeof callback === 'function') nextTick(callback, error);
   nextTick(() => {
-    if (!response.destroyed || response.writableEnded) {
+    if (!response.destroyed) {
       response.errored ??= error;
       // As in Node, a late write is reported only to programs that listen; others would lose the whole server by it.
       if (response.listenerCount('error') > 0) response.emit('error', error);

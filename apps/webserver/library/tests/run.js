@@ -20,7 +20,7 @@ if (mode === 'node') {
   const library = path.join(__dirname, '..');
   const context = vm.createContext({});
   // Natives of the engine that the library expects as globals. They are Node's own here.
-  const engine = ['URL', 'URLSearchParams', 'Event', 'EventTarget', 'AbortController', 'AbortSignal', 'DOMException', 'performance', 'structuredClone'];
+  const engine = ['AbortController', 'URL', 'URLSearchParams', 'Event', 'EventTarget', 'AbortSignal', 'DOMException', 'performance', 'structuredClone'];
   for (const name of engine) context[name] = globalThis[name];
   vm.runInContext('globalThis.queueMicrotask = (callback) => { Promise.resolve().then(callback); };', context);
   for (const name of ['mock_text.js', 'mock_encoder.js', 'mock_http.js', 'mock_binding.js']) {

@@ -32,7 +32,7 @@ for (let round = 0; round < 400; round++) {
   if (encoding.startsWith('base64')) text = text.replace(/[^\0-\xff]/g, '*');
   const bytes = randomBytes();
   const buffer = B.from(text, encoding);
-  print(round, encoding, show(text), show(buffer), B.byteLength(text, encoding), buffer.toString(encoding));
+  print(round, encoding, show(text), show(buffer), B.byteLength(text, encoding), show(buffer.toString(encoding)));
   print(show(bytes.toString(encoding)), show(bytes.toString(encoding, random(10) - 2, random(30) - 2)));
   const target = B.alloc(16, 0x2e);
   attempt('write', () => [target.write(text, random(16), random(16), encoding), target.toString('latin1')]);
