@@ -66,11 +66,16 @@ def image(name: str, preset: str = "image") -> Path:
 
 
 def configure_arguments(preset: str) -> list[str]:
-    """Returns CMake's -D arguments for a preset. Fetches lwIP and Boost and builds the toolchain if necessary."""
+    """Returns CMake's -D arguments for a preset. Fetches the third-party sources and builds the toolchain if necessary."""
     words = [f"-DNEAP_LWIP_SOURCE={sources.lwip()}", f"-DNEAP_BOOST_INCLUDE={sources.boost()}", *compile_cache.launchers()]
+    # apps/webserver is in no other preset.
+    if preset in (*CROSS_PRESETS, "host"):
+        words += [f"-DNEAP_QUICKJS_SOURCE={sources.quickjs()}", f"-DNEAP_LLHTTP_SOURCE={sources.llhttp()}"]
+        words.append(f"-DNEAP_ADA_SOURCE={sources.ada_url()}")
     if preset in CROSS_PRESETS:
         words.append(f"{TOOLCHAIN_WORD}{toolchain.require()}")
     if preset == "host":
+        words.append(f"-DNEAP_LLHTTP_TESTS_SOURCE={sources.llhttp_tests()}")
         words.append(f"-DNEAP_FUZZ_SECONDS={os.environ.get('NEAP_SOAK_SECONDS', FUZZ_SECONDS)}")
     return words
 

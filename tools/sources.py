@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Third-party sources for the build. They are pinned in toolchain/sources.toml, fetched as Debian packages, checked and unpacked.
+"""Third-party sources for the build. They are pinned in toolchain/sources.toml, fetched as Debian packages, checked and unpacked. Some are
+Python source distributions instead (tools/source_distributions.py).
 
-A pin names a version and its SHA-256. If a point release of Debian has replaced that version, the launcher reports this and stops. With
-`--accept-newer` it takes the archive's newer version, which the archive's signature protects. The new version and its hash are recorded in
-the cache. They replace the pin for this user until toolchain/sources.toml changes.
+A pin names a version and its SHA-256. If a point release of Debian has replaced a package's version, the launcher reports this and stops.
+With `--accept-newer` it takes the archive's newer version, which the archive's signature protects. The new version and its hash are
+recorded in the cache. They replace the pin for this user until toolchain/sources.toml changes.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ import os
 import tomllib
 from pathlib import Path
 
-from tools import cache, progress
+from tools import cache, progress, source_distributions
 from tools.archive import Archive, VersionGone, unpack
 from tools.errors import Failure
 from tools.process import run_logged
@@ -27,7 +28,8 @@ accept_newer = False
 
 @dataclasses.dataclass(frozen=True)
 class Pin:
-    """One third-party source. `sha256` is the hash of a binary package's file; a source package has `files` {name: SHA-256} instead."""
+    """One third-party source. `sha256` is the hash of a binary package's file, or of a source distribution; a source package has `files`
+    {name: SHA-256} instead."""
 
     name: str
     package: str
@@ -37,6 +39,7 @@ class Pin:
     directory: str = ""
     debian_patches: tuple[str, ...] = ()
     debian_patches_strip: int = 1
+    is_source_distribution: bool = False
 
     @property
     def is_source_package(self) -> bool:
@@ -44,7 +47,11 @@ class Pin:
 
     def identity(self) -> str:
         """Returns all inputs that determine the unpacked source, as text to be hashed."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        fields = dataclasses.asdict(self)
+        # Pins of Debian packages keep the identities of their cached products.
+        if not self.is_source_distribution:
+            del fields["is_source_distribution"]
+        return json.dumps(fields, sort_keys=True)
 
 
 def pins(path: Path = PINS) -> dict[str, Pin]:
@@ -57,8 +64,10 @@ def pins(path: Path = PINS) -> dict[str, Pin]:
     result = {}
     for name, row in table.items():
         given = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-        package = given.pop("source_package", None) or given["package"]
-        pin = Pin(**{**given, "name": name, "package": package, "files": tuple(sorted(row.get("files", {}).items()))})
+        distribution = given.pop("source_distribution", None)
+        package = distribution or given.pop("source_package", None) or given["package"]
+        files = tuple(sorted(row.get("files", {}).items()))
+        pin = Pin(**{**given, "name": name, "package": package, "files": files, "is_source_distribution": distribution is not None})
         newer = accepted.get(name)
         if newer and newer["instead_of"] == pin.version:
             pin = dataclasses.replace(pin, version=newer["version"], sha256=newer["sha256"], files=tuple(sorted(newer["files"].items())))
@@ -141,6 +150,42 @@ def lwip(archive: Archive | None = None) -> Path:
 def boost(archive: Archive | None = None) -> Path:
     """Returns the directory with Boost's headers (`boost/version.hpp` is below it), which is fetched if it is missing."""
     return _source_entry("boost", archive, lambda _pin, files, entry: unpack(files[0], entry / "tree")) / "tree/usr/include"
+
+
+def quickjs() -> Path:
+    """Returns the tree of the source distribution that has QuickJS-ng in `upstream-quickjs/`, which is fetched if it is missing."""
+    return _distribution_entry("quickjs")
+
+
+def llhttp() -> Path:
+    """Returns the tree of the source distribution that has llhttp in `lib/`, which is fetched if it is missing."""
+    return _distribution_entry("llhttp")
+
+
+def ada_url() -> Path:
+    """Returns the tree of the source distribution that has Ada in `ada_url/`, which is fetched if it is missing."""
+    return _distribution_entry("ada-url")
+
+
+def llhttp_tests() -> Path:
+    """Returns the tree of the source distribution that has llhttp's test vectors in `vendor/llhttp/test/`, which is fetched if it is
+    missing."""
+    return _distribution_entry("llhttp-tests")
+
+
+def _distribution_entry(name: str) -> Path:
+    pin = pins()[name]
+    entry = cache.Entry("sources", f"{name}-{cache.digest(pin.identity())}")
+    if not entry.ready:
+        with entry.making(work=f"fetches {name}") as mine:
+            if mine:
+                cache.require_space(cache.root(), 200_000_000, f"the source of {name}")
+                with progress.step(f"fetching {name} {pin.version}"):
+                    log = entry.path / "fetch.log"
+                    file = source_distributions.fetch(pin.package, pin.version, pin.sha256, entry.path / "packages", log)
+                    source_distributions.unpack(file, entry.path / "tree", log)
+                    cache.remove(entry.path / "packages")
+    return entry.path / "tree"
 
 
 def _source_entry(name: str, archive: Archive | None, unpack_into) -> Path:
