@@ -2,9 +2,9 @@
 """Third-party sources for the build. They are pinned in toolchain/sources.toml, fetched as Debian packages or as source distributions of
 Python packages, checked and unpacked.
 
-A pin names a version and its SHA-256. If a point release of Debian has replaced a package's version, the launcher reports this and stops.
-With `--accept-newer` it takes the archive's newer version, which the archive's signature protects. The new version and its hash are
-recorded in the cache. They replace the pin for this user until toolchain/sources.toml changes.
+A pin names a version and its SHA-256. If a point release of Debian has replaced that version, the launcher reports this and stops. With
+`--accept-newer` it takes the archive's newer version, which the archive's signature protects. The new version and its hash are recorded in
+the cache. They replace the pin for this user until toolchain/sources.toml changes.
 """
 
 import contextlib
@@ -48,11 +48,7 @@ class Pin:
 
     def identity(self) -> str:
         """Returns all inputs that determine the unpacked source, as text to be hashed."""
-        fields = dataclasses.asdict(self)
-        # Pins of Debian packages keep the identities of their cached products.
-        if not self.is_source_distribution:
-            del fields["is_source_distribution"]
-        return json.dumps(fields, sort_keys=True)
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
 
 def pins(path: Path = PINS) -> dict[str, Pin]:

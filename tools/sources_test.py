@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import cache, source_distributions, sources
+from tools import cache, sources
 from tools.archive import VersionGone
 from tools.errors import Failure
 from tools.fake_mirror import FakeMirror
@@ -111,64 +111,9 @@ def test_an_accepted_newer_source_package(mirror: FakeMirror, pins_file: Path, a
     assert sources.pins()["lwip"].version == "1.1-1"
 
 
-def make_distribution(directory: Path, text: str = "upstream") -> Path:
-    """Makes the file of a source distribution."""
-    (directory / "thing-1.0/lib").mkdir(parents=True)
-    (directory / "thing-1.0/lib/file.c").write_text(text)
-    file = directory / "thing-1.0.tar.gz"
-    subprocess.run(["tar", "-C", str(directory), "-czf", str(file), "thing-1.0"], check=True, timeout=60)
-    return file
-
-
-@pytest.fixture
-def fake_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A pip that copies all files of a folder to its `--dest`. It fails if the folder is missing."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    script = tmp_path / "pip.sh"
-    script.write_text(f'#!/bin/sh\nfor word; do last=$word; done\necho "$@" >> {tmp_path}/pip.log\ncp {folder}/*.tar.gz "$last"\n')
-    monkeypatch.setattr(source_distributions, "pip_command", lambda _holding, _log: ["/bin/sh", str(script)])
-    return folder
-
-
-def pin_distribution(path: Path, sha256: str) -> None:
-    path.write_text(f'[llhttp]\nsource_distribution = "thing"\nversion = "1.0"\nsha256 = "{sha256}"\n')
-
-
-def test_a_source_distribution_is_fetched_once_and_unpacked(fake_pip: Path, pins_file: Path, own_cache: Path, tmp_path: Path) -> None:
-    pin_distribution(pins_file, cache.file_sha256(make_distribution(fake_pip)))
-    assert (sources.llhttp() / "lib/file.c").read_text() == "upstream"
-    assert (sources.llhttp() / "lib/file.c").read_text() == "upstream"
-    calls = (tmp_path / "pip.log").read_text().splitlines()
-    assert len(calls) == 1
-    assert calls[0].startswith("download ")
-    assert " --no-deps --no-binary thing thing==1.0 " in calls[0]
-
-
-def test_a_source_distribution_with_another_checksum_is_refused(fake_pip: Path, pins_file: Path, own_cache: Path) -> None:
-    pin_distribution(pins_file, cache.file_sha256(make_distribution(fake_pip)))
-    (fake_pip / "thing-1.0.tar.gz").unlink()
-    make_distribution(fake_pip / "other", "changed").rename(fake_pip / "thing-1.0.tar.gz")
-    with pytest.raises(Failure, match=r"checksum of thing-1.0.tar.gz is wrong"):
-        sources.llhttp()
-    assert [path for path in (own_cache / "sources").iterdir() if path.suffix != ".lock"] == []
-
-
-def test_a_pip_that_fails_is_reported_with_a_remedy(fake_pip: Path, pins_file: Path, own_cache: Path) -> None:
-    pin_distribution(pins_file, "0" * 64)
-    with pytest.raises(Failure, match="pip cannot fetch the source of thing 1.0") as failed:
-        sources.llhttp()
-    assert "PIP_INDEX_URL" in failed.value.hint
-
-
-def test_pins_of_packages_keep_their_identity(mirror: FakeMirror, pins_file: Path) -> None:
-    pin_package(pins_file, "libthing-dev", mirror.add_package("libthing-dev", "1", {"usr/include/x": "1"}), "1")
-    assert "distribution" not in sources.pins()["boost"].identity()
-
-
 def test_the_pins_of_this_checkout_can_be_read(own_cache: Path) -> None:
     pins = sources.pins()
-    assert {"gcc", "binutils", "newlib", "lwip", "boost", "quickjs", "llhttp", "ada-url", "llhttp-tests"} <= set(pins)
+    assert {"gcc", "binutils", "newlib", "lwip", "boost"} <= set(pins)
     for pin in pins.values():
         assert all(len(digest) == 64 for digest in ([digest for _, digest in pin.files] or [pin.sha256]))
 
