@@ -24,6 +24,7 @@ prototype.statusMessage = null;
 prototype.upgrade = false;
 prototype._bodyStarted = false;
 prototype._bodyPaused = false;
+prototype._dumped = false;
 prototype._socket = undefined;
 prototype._timer = undefined;
 
@@ -39,6 +40,7 @@ prototype._read = function _read() {
 
 /// Called by natives with each piece of the body, and with null at its end.
 prototype._onBody = function _onBody(bytes) {
+  if (this._dumped) return;
   if (bytes === null) {
     this.push(null);
     return;
@@ -56,11 +58,14 @@ prototype._onAborted = function _onAborted() {
   this.destroy(withCode(Error, 'ECONNRESET', 'aborted'));
 };
 
-/// Discards what is left of the body, so that 'end' and 'close' are emitted.
+/// Called when the response is complete. Natives discard what is left of the body; here 'end' and 'close' are emitted if a program listens.
 prototype._dump = function _dump() {
-  if (this._readableState === undefined || this._dumped || this.destroyed) return;
+  if ((this._events === undefined && this._readableState === undefined) || this._dumped || this.destroyed) return;
   this._dumped = true;
-  if (!this.readableEnded) this.resume();
+  this._bodyStarted = true;
+  if (this.readableEnded) return;
+  this.push(null);
+  this.resume();
 };
 
 function report(stream, error, callback) {
@@ -69,12 +74,12 @@ function report(stream, error, callback) {
   else callback(error);
 }
 
-/// Called once by http.js, after natives have defined `_destroy` (without arguments) on the prototype.
+/// Called once by http.js, after natives have defined `_destroy` without arguments on the prototype.
 function wrapNativeDestroy() {
   const destroyConnection = prototype._destroy;
   prototype._destroy = function _destroy(error, callback) {
     clearTimeout(this._timer);
-    if (!this.readableEnded || !this.complete) {
+    if (!this._dumped && (!this.readableEnded || !this.complete)) {
       this.aborted = true;
       this.emit('aborted');
       destroyConnection.call(this);

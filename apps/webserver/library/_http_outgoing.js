@@ -54,7 +54,7 @@ prototype._onFinish = function _onFinish() {
   this.emit('prefinish');
   this.emit('finish');
   const request = this.req;
-  if (request && request._readableState !== undefined) request._dump();
+  if (request) request._dump();
   nextTick(emitClose, this);
 };
 

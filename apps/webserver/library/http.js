@@ -16,6 +16,22 @@ const binding = internalBinding('http');
 binding.install({ IncomingMessage, ServerResponse, dispatch });
 wrapNativeDestroy();
 
+// Frameworks assign to properties that natives compute: a router cuts the beginning of `req.url`, Express sets `res.req`. An assignment
+// makes a property of the object.
+function allowAssignment(prototype, names) {
+  for (const name of names.split(' ')) {
+    const descriptor = Object.getOwnPropertyDescriptor(prototype, name);
+    if (!descriptor || !descriptor.get || descriptor.set) continue;
+    descriptor.set = function (value) {
+      Object.defineProperty(this, name, { value, writable: true, enumerable: true, configurable: true });
+    };
+    Object.defineProperty(prototype, name, descriptor);
+  }
+}
+const requestNames = 'method url headers rawHeaders headersDistinct trailers rawTrailers httpVersion httpVersionMajor httpVersionMinor';
+allowAssignment(IncomingMessage.prototype, `${requestNames} complete`);
+allowAssignment(ServerResponse.prototype, 'req statusCode statusMessage headersSent writableEnded writableFinished sendDate');
+
 const token = /^[\^_`a-zA-Z\-0-9!#$%&'*+.|~]+$/;
 // eslint-disable-next-line no-control-regex
 const invalidContent = /[^\t\x20-\x7e\x80-\xff]/;
