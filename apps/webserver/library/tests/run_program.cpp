@@ -57,8 +57,9 @@ int run(const std::string& folder, const std::string& program) {
   });
   const auto busy = [&] { return machine.value_on(0, [&] { return engine->statistics().timers_pending != 0; }); };
   while (busy()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  (void)std::fflush(stdout);
   machine.on(0, [&] { engine.reset(); });
-  return std::fflush(stdout);
+  return 0;
 }
 
 }  // namespace
