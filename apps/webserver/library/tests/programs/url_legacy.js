@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 'use strict';
-const url = typeof testLibrary === 'undefined' ? require('url') : require('_url_legacy');
+// The library's functions under their own name, or as a part of the module `url`.
+let url;
+try {
+  url = require('_url_legacy');
+} catch {
+  url = require('url');
+}
 
 const texts = [
   '/',
