@@ -26,7 +26,6 @@ prototype._bodyStarted = false;
 prototype._bodyPaused = false;
 prototype._dumped = false;
 prototype._socket = undefined;
-prototype._timer = undefined;
 
 prototype._read = function _read() {
   if (!this._bodyStarted) {
@@ -53,8 +52,9 @@ prototype._onBody = function _onBody(bytes) {
   }
 };
 
-/// Called by natives when the connection ended before the body was complete.
+/// Called when the connection ended before the body, or the response, was complete.
 prototype._onAborted = function _onAborted() {
+  if (this._events === undefined && this._readableState === undefined) return;
   this.destroy(withCode(Error, 'ECONNRESET', 'aborted'));
 };
 
@@ -74,31 +74,32 @@ function report(stream, error, callback) {
   else callback(error);
 }
 
-/// Called once by http.js, after natives have defined `_destroy` without arguments on the prototype.
+/// Called once by http.js, after natives have defined `_destroy`, which resets the connection and takes no arguments, on the prototype.
 function wrapNativeDestroy() {
-  const destroyConnection = prototype._destroy;
+  prototype._resetConnection = prototype._destroy;
   prototype._destroy = function _destroy(error, callback) {
-    clearTimeout(this._timer);
     if (!this._dumped && (!this.readableEnded || !this.complete)) {
       this.aborted = true;
       this.emit('aborted');
-      destroyConnection.call(this);
+      this._resetConnection();
     }
     nextTick(report, this, error, callback);
   };
 }
 
-// 'close' comes after the response if the program does not read the body: the response must be observed.
+// These events may come with the end of the response, so natives must report that end.
+const ofResponse = new Set(['close', 'aborted', 'error']);
 const { on, prependListener } = Readable.prototype;
 prototype.on = function (type, listener) {
-  if (type === 'close' && this._response) this._response._observe();
+  if (ofResponse.has(type)) this._observe();
   return on.call(this, type, listener);
 };
 prototype.addListener = prototype.on;
 prototype.prependListener = function (type, listener) {
-  if (type === 'close' && this._response) this._response._observe();
+  if (ofResponse.has(type)) this._observe();
   return prependListener.call(this, type, listener);
 };
+prototype._observe = () => {}; // natives replace it
 
 prototype.setTimeout = function (delay_ms, callback) {
   if (callback) this.on('timeout', callback);

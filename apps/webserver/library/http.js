@@ -8,29 +8,13 @@
 const EventEmitter = require('events');
 const { IncomingMessage, wrapNativeDestroy } = require('_http_incoming');
 const { OutgoingMessage, ServerResponse } = require('_http_outgoing');
-const { Server, dispatch } = require('_http_server');
+const { Server } = require('_http_server');
 const { withCode, notImplemented, checkInteger } = require('_errors');
 const { STATUS_CODES, METHODS } = require('_http_names');
 
 const binding = internalBinding('http');
-binding.install({ IncomingMessage, ServerResponse, dispatch });
+binding.install({ IncomingMessage, ServerResponse });
 wrapNativeDestroy();
-
-// Frameworks assign to properties that natives compute: a router cuts the beginning of `req.url`, Express sets `res.req`. An assignment
-// makes a property of the object.
-function allowAssignment(prototype, names) {
-  for (const name of names.split(' ')) {
-    const descriptor = Object.getOwnPropertyDescriptor(prototype, name);
-    if (!descriptor || !descriptor.get || descriptor.set) continue;
-    descriptor.set = function (value) {
-      Object.defineProperty(this, name, { value, writable: true, enumerable: true, configurable: true });
-    };
-    Object.defineProperty(prototype, name, descriptor);
-  }
-}
-const requestNames = 'method url headers rawHeaders headersDistinct trailers rawTrailers httpVersion httpVersionMajor httpVersionMinor';
-allowAssignment(IncomingMessage.prototype, `${requestNames} complete`);
-allowAssignment(ServerResponse.prototype, 'req statusCode statusMessage headersSent writableEnded writableFinished sendDate');
 
 const token = /^[\^_`a-zA-Z\-0-9!#$%&'*+.|~]+$/;
 // eslint-disable-next-line no-control-regex

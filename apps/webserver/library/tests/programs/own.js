@@ -55,7 +55,12 @@ check('two listeners are called by an event', testLibrary.bindings.http.state(se
 server.keepAliveTimeout = 1234;
 check('options reach natives', testLibrary.bindings.http.state(server).options.keepAliveTimeout === 1234);
 server.on('clientError', () => {});
-check('natives know of clientError', testLibrary.bindings.http.state(server).options.reportsClientErrors === true);
+check('natives know of clientError', testLibrary.bindings.http.state(server).reportsClientErrors === true);
+
+const refusing = http.createServer(() => {});
+check('without a listener natives answer a bad request', refusing._clientError('HPE_INVALID_METHOD', 'bad') === undefined);
+refusing.on('clientError', (error, socket) => socket.end(`HTTP/1.1 400 Bad Request\r\n\r\n${error.code}`));
+check('clientError answers', refusing._clientError('HPE_X', 'bad') === 'HTTP/1.1 400 Bad Request\r\n\r\nHPE_X');
 
 (async () => {
   const plain = http.createServer((request, response) => {
