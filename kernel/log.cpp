@@ -389,6 +389,10 @@ Marked mark(LoadPhase phase) noexcept {
   return writer.mark(phase);
 }
 
+void collected(std::uint64_t begin_tsc, std::uint64_t bytes_before, std::uint64_t bytes_after) noexcept {
+  writer.collected(begin_tsc, bytes_before, bytes_after);
+}
+
 void count_requests(std::uint64_t requests) noexcept {
   here().requests.add(requests);
   if (writer.add_requests(requests)) [[unlikely]]

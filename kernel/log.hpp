@@ -92,6 +92,9 @@ constexpr std::array<const char*, 5> load_phase_names{"preload", "warm_up", "win
 enum class Marked : std::uint8_t { written, no_run, no_room };
 /// Writes an entry that says that `phase` of the load begins now. MUST be called on core 0, so that a run has one sequence of marks.
 [[nodiscard]] Marked mark(LoadPhase phase) noexcept;
+/// Writes an entry about a garbage collection of the application on this core, which began at `begin_tsc` and ends now. Outside a run it
+/// only tests one byte.
+void collected(std::uint64_t begin_tsc, std::uint64_t bytes_before, std::uint64_t bytes_after) noexcept;
 /// Counts requests that the application answered on this core.
 void count_requests(std::uint64_t requests) noexcept;
 [[nodiscard]] std::uint64_t requests(unsigned core) noexcept;

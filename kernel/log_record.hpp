@@ -33,7 +33,8 @@ constexpr std::uint32_t entry_bytes = 64;
   KIND(20, configured, settings, "one setting and its value; follows the Settings entry of the start, and of a preset")               \
   KIND(21, events, events, "follows a Record whose `flags` have any of bits 13 to 15")                                                \
   KIND(32, idle, idle, "one sleep, if `log_idle=on`; a record of its own")                                                            \
-  KIND(33, mark, mark, "a phase of the load begins, as its client reports; a record of its own, on core 0 only")
+  KIND(33, mark, mark, "a phase of the load begins, as its client reports; a record of its own, on core 0 only")                      \
+  KIND(34, collection, collection, "a garbage collection of the application on this core; a record of its own")
 
 // FIELD(bits, name, "unit" or ":names of its values from 0 on", meaning), RESERVED(name, bytes)
 #define NEAP_LOG_RECORD(FIELD, RESERVED)                                                           \
@@ -140,6 +141,16 @@ constexpr std::uint32_t entry_bytes = 64;
   FIELD(32, generation, "", "")                                                                         \
   RESERVED(reserved2, 48)
 
+#define NEAP_LOG_COLLECTION(FIELD, RESERVED)                        \
+  FIELD(64, tsc, "ticks", "end of the collection")                  \
+  FIELD(8, kind, "", "34")                                          \
+  RESERVED(reserved, 3)                                             \
+  FIELD(32, generation, "", "")                                     \
+  FIELD(64, tsc_begin, "ticks", "its begin")                        \
+  FIELD(64, bytes_before, "B", "used by the application's objects") \
+  FIELD(64, bytes_after, "B", "the same, at the end")               \
+  RESERVED(reserved2, 24)
+
 enum class Kind : std::uint8_t {
   none = 0,
 #define NEAP_LOG_KIND(number, name, form, meaning) name = number,
@@ -180,6 +191,10 @@ struct Idle {
 struct Mark {
   NEAP_LOG_MARK(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
+/// A garbage collection, which the application reports.
+struct Collection {
+  NEAP_LOG_COLLECTION(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
+};
 #undef NEAP_LOG_FIELD
 #undef NEAP_LOG_RESERVED
 
@@ -199,9 +214,11 @@ struct Form {
 #define NEAP_LOG_FORM(name, rows) \
   {name, std::string_view(rows(NEAP_LOG_TEXT, NEAP_LOG_RESERVED_TEXT)).substr(1), 0 rows(NEAP_LOG_BYTES, NEAP_LOG_RESERVED_BYTES)}
 constexpr Form forms[] = {
-    NEAP_LOG_FORM("record", NEAP_LOG_RECORD),     NEAP_LOG_FORM("sample", NEAP_LOG_SAMPLE), NEAP_LOG_FORM("residency", NEAP_LOG_RESIDENCY),
-    NEAP_LOG_FORM("settings", NEAP_LOG_SETTINGS), NEAP_LOG_FORM("anchor", NEAP_LOG_ANCHOR), NEAP_LOG_FORM("idle", NEAP_LOG_IDLE),
-    NEAP_LOG_FORM("events", NEAP_LOG_EVENTS),     NEAP_LOG_FORM("mark", NEAP_LOG_MARK),
+    NEAP_LOG_FORM("record", NEAP_LOG_RECORD),         NEAP_LOG_FORM("sample", NEAP_LOG_SAMPLE),
+    NEAP_LOG_FORM("residency", NEAP_LOG_RESIDENCY),   NEAP_LOG_FORM("settings", NEAP_LOG_SETTINGS),
+    NEAP_LOG_FORM("anchor", NEAP_LOG_ANCHOR),         NEAP_LOG_FORM("idle", NEAP_LOG_IDLE),
+    NEAP_LOG_FORM("events", NEAP_LOG_EVENTS),         NEAP_LOG_FORM("mark", NEAP_LOG_MARK),
+    NEAP_LOG_FORM("collection", NEAP_LOG_COLLECTION),
 };
 #undef NEAP_LOG_FORM
 #undef NEAP_LOG_TEXT
@@ -223,7 +240,7 @@ constexpr NamedKind kinds[] = {
 static_assert(sizeof(Record) == entry_bytes && sizeof(Sample) == entry_bytes && sizeof(Residency) == entry_bytes);
 static_assert(sizeof(Settings) == entry_bytes && sizeof(Anchor) == entry_bytes && sizeof(Idle) == entry_bytes &&
               sizeof(Events) == entry_bytes);
-static_assert(sizeof(Mark) == entry_bytes);
+static_assert(sizeof(Mark) == entry_bytes && sizeof(Collection) == entry_bytes);
 static_assert([] {
   for (const Form& form : forms) {
     if (form.fields_bytes != entry_bytes) return false;

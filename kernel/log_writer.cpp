@@ -308,6 +308,20 @@ void Writer::record_configuration() noexcept {
   if (on_ && has_settings_) put_configuration(settings_);
 }
 
+void Writer::collected(std::uint64_t begin_tsc, std::uint64_t bytes_before, std::uint64_t bytes_after) noexcept {
+  if (!on_) return;
+  if (position() >= room_end_) {
+    ring_->count_unwritten(1);
+    return;
+  }
+  put(Collection{.tsc = machine::timestamp(),
+                 .kind = static_cast<std::uint8_t>(Kind::collection),
+                 .generation = generation_,
+                 .tsc_begin = begin_tsc,
+                 .bytes_before = bytes_before,
+                 .bytes_after = bytes_after});
+}
+
 Marked Writer::mark(LoadPhase phase) noexcept {
   if (!on_) return Marked::no_run;
   if (position() >= room_end_) {

@@ -44,6 +44,7 @@ class Writer {
   void policy_changed(Settings settings) noexcept;
   void record_configuration() noexcept;
   [[nodiscard]] Marked mark(LoadPhase phase) noexcept;
+  void collected(std::uint64_t begin_tsc, std::uint64_t bytes_before, std::uint64_t bytes_after) noexcept;
   /// Makes all written entries readable. The entries of a chunk are claimed when the chunk begins, so only their end has changed.
   void publish() noexcept { ring_->publish_end(position()); }
   /// Returns the number of this core's requests that are not yet in the run's sum; the caller MUST add it.

@@ -275,6 +275,20 @@ TEST_F(LogWriterTest, EachSleepIsARecordIfAskedForAndPollingIsNot) {
   }
 }
 
+TEST_F(LogWriterTest, AGarbageCollectionOfARunIsARecord) {
+  subject.collected(1, 2, 3);
+  subject.begin({});
+  subject.collected(100, 5'000, 700);
+  const auto entries = ended();
+  ASSERT_EQ(entries.size(), 5U) << "the collection before the run has no entry";
+  const auto collection = as<Collection>(entries[2]);
+  EXPECT_EQ(collection.kind, static_cast<std::uint8_t>(Kind::collection));
+  EXPECT_EQ(collection.tsc_begin, 100U);
+  EXPECT_GE(collection.tsc, 100U);
+  EXPECT_EQ(collection.bytes_before, 5'000U);
+  EXPECT_EQ(collection.bytes_after, 700U);
+}
+
 // Energy and time are computed from the last anchor (the entry with clock and totals), so a full log must have room for it.
 TEST_F(LogWriterTest, AFullLogCountsEntriesThatDoNotFitAndStillEnds) {
   can_count(counter::package_energy | counter::core_c6);
@@ -286,7 +300,8 @@ TEST_F(LogWriterTest, AFullLogCountsEntriesThatDoNotFitAndStillEnds) {
   EXPECT_EQ(ring.extent().unwritten, 1'000U - (128 - 4 - 4));
   subject.slept(IdleState::c1, IdleState::c1, 0, 10, {});
   subject.policy_changed({.generation = 2});
-  EXPECT_EQ(ring.extent().unwritten, 880U + 2);
+  subject.collected(0, 1, 1);
+  EXPECT_EQ(ring.extent().unwritten, 880U + 3);
   const auto entries = ended();
   ASSERT_EQ(entries.size(), 128U);
   EXPECT_EQ(entries[124].kind, static_cast<std::uint8_t>(Kind::stop));

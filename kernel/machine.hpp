@@ -218,4 +218,14 @@ void print_other_cores() noexcept;
 /// The command line from the boot loader, without the image's name.
 [[nodiscard]] std::string_view command_line() noexcept;
 
+/// A file that the boot loader has loaded beside the image (Multiboot 1, 3.3; Multiboot 2, 3.6.6). Its bytes come from outside, so a reader
+/// MUST check them. They stay in place, and they MUST NOT be written.
+struct BootModule {
+  std::span<const std::byte> bytes;
+  std::string_view name;  ///< the text that the loader gave the module; often the file's path, may be empty
+};
+constexpr std::size_t boot_modules_max = 8;
+/// The modules in the loader's order; a module outside of RAM is left out. The same on all cores.
+[[nodiscard]] std::span<const BootModule> boot_modules() noexcept;
+
 }  // namespace neap::machine

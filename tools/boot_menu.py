@@ -13,13 +13,15 @@ MADE = "Made by ./neap pxe; a change by hand is lost when it is made again."
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A multiboot image, or a Linux kernel with an initramfs. Paths are relative to the root of the boot tree (boot_tree.py)."""
+    """A multiboot image, perhaps with a boot module, or a Linux kernel with an initramfs. Paths are relative to the root of the boot tree
+    (boot_tree.py)."""
 
     name: str
     image: str
     words: str = ""
     initrd: str = ""
     linux: bool = False
+    module: str = ""
 
 
 def grub_menu(entries: Mapping[str, Entry], chosen: str, timeout_s: int, *, machines: bool) -> str:
@@ -65,6 +67,8 @@ def _grub_entry(entry: Entry, identifier: str, title: str) -> list[str]:
     load = [f"  linux /{entry.image}{words}"] if entry.linux else [f"  multiboot2 /{entry.image}{words}"]
     if entry.initrd:
         load.append(f"  initrd /{entry.initrd}")
+    if entry.module:
+        load.append(f"  module2 /{entry.module} {entry.module}")
     return [f"menuentry '{title}' --id '{identifier}' {{", *load, "}", ""]
 
 
@@ -97,4 +101,6 @@ def _ipxe_entry(entry: Entry) -> list[str]:
     if entry.initrd:
         lines[0] += f" initrd={entry.initrd.rpartition('/')[2]}" if entry.linux else ""
         lines.append(f"initrd /{entry.initrd}")
+    if entry.module:
+        lines.append(f"initrd /{entry.module} {entry.module}")  # of a multiboot image iPXE makes a module
     return [*lines, "boot"]

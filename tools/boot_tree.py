@@ -29,16 +29,23 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """The content of a tree. images: the path of each application's image. source: the images' commit, for the tree's README."""
+    """The content of a tree. images: the path of each application's image. source: the images' commit, for the tree's README.
+    modules: the bytes of an application's boot module."""
 
     images: Mapping[str, Path]
     machines: Machines = dataclasses.field(default_factory=Machines)
     linux: Path | None = None
     initrd: Path | None = None
     source: str = ""
+    modules: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
     def entries(self) -> dict[str, Entry]:
-        found = {name: Entry(name, f"images/{name}.elf", self.machines.words.get(name, "")) for name in self.images}
+        found = {
+            name: Entry(
+                name, f"images/{name}.elf", self.machines.words.get(name, ""), module=module_path(name) if name in self.modules else ""
+            )
+            for name in self.images
+        }
         if self.linux:
             found[LINUX] = Entry(LINUX, "linux/vmlinuz", self.machines.words.get(LINUX, ""), "linux/initrd" if self.initrd else "", True)
         return found
@@ -46,6 +53,11 @@ class Contents:
     def chosen(self) -> str:
         """Returns the boot entry for machines that the machines' file does not name."""
         return self.machines.boot or next(iter(self.entries()))
+
+
+def module_path(application: str) -> str:
+    """Returns the path of an application's boot module in a tree."""
+    return f"images/{application}.module"
 
 
 def write(out: Path, contents: Contents) -> None:
@@ -136,6 +148,8 @@ def _fill(work: Path, out: Path, contents: Contents, programs: boot_programs.Boo
         (work / directory).mkdir(parents=True)
     for name, image in contents.images.items():
         shutil.copyfile(image, work / f"images/{name}.elf")
+    for name, module in contents.modules.items():
+        (work / module_path(name)).write_bytes(module)
     if contents.linux:
         (work / "linux").mkdir()
         shutil.copyfile(contents.linux, work / "linux/vmlinuz")

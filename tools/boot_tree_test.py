@@ -54,6 +54,16 @@ def _files(tree: Path) -> dict[str, bytes]:
     return {str(path.relative_to(tree)): path.read_bytes() for path in sorted(tree.rglob("*")) if path.is_file()}
 
 
+def test_an_applications_module_is_loaded_beside_it(tmp_path: Path, contents: Contents) -> None:
+    tree = tmp_path / "tree"
+    boot_tree.write(tree, dataclasses.replace(contents, modules={"two": b"files"}))
+    assert (tree / "images/two.module").read_bytes() == b"files" and not (tree / "images/one.module").exists()
+    menu, script = (tree / "grub/grub.cfg").read_text(), (tree / "ipxe/boot.ipxe").read_text()
+    assert "multiboot2 /images/two.elf\n  module2 /images/two.module images/two.module\n" in menu
+    assert "kernel /images/two.elf\ninitrd /images/two.module images/two.module\nboot" in script
+    assert menu.count("module2") == 1 and "module2 /images/two.module" in (tree / "grub/machines/52-54-00-00-00-01.cfg").read_text()
+
+
 def test_a_tree_holds_what_each_firmware_asks_for(tmp_path: Path, contents: Contents) -> None:
     tree = tmp_path / "tree"
     boot_tree.write(tree, contents)
@@ -311,6 +321,7 @@ def test_a_bad_file_of_machines_makes_no_tree(tmp_path: Path, checkout: Path) ->
         (pxe.Options(out="x"), "name the applications"),
         (pxe.Options(out="x", serve="lo", machines="m"), "belong to a tree that is made"),
         (pxe.Options(["hello"], "x", initrd="i"), "--initrd is for --linux"),
+        (pxe.Options(["hello"], "x", script="s.js"), "--script is for webserver"),
         (pxe.Options(["hello"], "x", words=["a=1"]), "words after -- are for --next"),
         (pxe.Options(out="x", serve="lo", http_port=70000), "--http takes a port"),
         (pxe.Options(["hello", "hello"], "x"), "named twice"),

@@ -138,7 +138,7 @@ def _parser() -> Parser:
         "--slow", type=int, metavar="N", help="the soft card's clock runs N times slower, which shows its moderation (2 to 1000)"
     )
     run.add_argument("--vfio", metavar="ADDRESS", help="a real 82599 in place of the soft one, like 0000:03:00.0; with --accel kvm")
-    run.add_argument("--load", metavar="PRESET", help="offer load when it listens (etc, usr, fixed), print the result, and end")
+    run.add_argument("--load", metavar="PRESET", help="offer load (etc, usr, fixed; http, hello, study, json), print the result, and end")
     run.add_argument("--rate", type=float, metavar="N", help="of --load: requests a second (1000)")
     run.add_argument("--load-seconds", type=float, metavar="S", help="of --load: the measured window (5; with --model 0.1)")
     run.add_argument("--load-out", metavar="DIR", help="of --load: keep its figures and the cores' log there")
@@ -149,6 +149,7 @@ def _parser() -> Parser:
     run.add_argument("--seed", type=int, metavar="N", help="of --model: equal seeds give equal runs (1)")
     run.add_argument("--smt", action="store_true", help="of --model: two threads on each core; --cores counts the threads")
     run.add_argument("--fault", dest="faults", action="append", default=[], metavar="WORDS", help="of --model: a fault; repeatable")
+    run.add_argument("--script", metavar="PATH", help="of webserver: a script, or a folder with its packages (docs/webserver.md)")
     run.add_argument("--record", metavar="DIR", help="of --model: keep the run there for `./neap replay DIR`")
     run.add_argument("--gdb", dest="debugger", action="store_true", help="gdb in this terminal, with commands for cores, events and timers")
     run.add_argument("--trace", type=int, metavar="CORE", help="write the functions that a core called last to trace-CORE.txt")
@@ -221,7 +222,7 @@ def _parser() -> Parser:
     bench = command(
         "bench",
         _call,
-        "Measure release images: observe and request count instructions, stream collects a log under load, netpipe compares with "
+        "Measure release images: observe, request and web count instructions, stream collects a log under load, netpipe compares with "
         "NPtcp, linux-card with QEMU's igb, load with other load generators. hostile measures the cost of attacks to a bystander, "
         "report-page the page of a log of five million records, network transfers over bad links beside Linux. "
         "view measures the page of a study of a million runs. "
@@ -229,15 +230,10 @@ def _parser() -> Parser:
     )
     bench.add_argument("names", nargs="+", metavar="NAME")
     bench.add_argument("--json", dest="as_json", action="store_true")
+    rows_help = "only these rows of `request`, `web`, `network` or `hit-ratio`, like 'get.16*'; repeatable"
+    bench.add_argument("--rows", action="append", default=[], metavar="PATTERN", help=rows_help)
     bench.add_argument(
-        "--rows",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="only these rows of `request`, `network` or `hit-ratio`, like 'get.16*'; repeatable",
-    )
-    bench.add_argument(
-        "--linux", dest="with_linux", action="store_true", help="`request`: Linux's memcached under the same load beside each row"
+        "--linux", dest="with_linux", action="store_true", help="`request`, `web`: a server on Linux under the same load beside each row"
     )
     bench.add_argument("--megabytes", type=float, metavar="N", help="`network`: of each transfer (as each row needs)")
     bench.add_argument(
@@ -281,6 +277,7 @@ def _add_boot_commands(command) -> None:
     pxe.add_argument("--machines", metavar="FILE", help="a TOML file: the boot entry of each machine (docs/booting.md)")
     pxe.add_argument("--linux", metavar="KERNEL", help="a Linux kernel that the tree boots too, to compare with")
     pxe.add_argument("--initrd", metavar="FILE", help="its initramfs")
+    pxe.add_argument("--script", metavar="PATH", help="the script of webserver: a file, or a folder with its packages")
     pxe.add_argument("--dirty", action="store_true", help="also from a checkout with uncommitted changes")
     pxe.add_argument("--next", metavar="MACHINE=IMAGE", help="a machine's next boot; its command line follows after --")
     pxe.add_argument("--serve", metavar="INTERFACE", help="serve the tree on this network card until Ctrl-C")
@@ -289,6 +286,7 @@ def _add_boot_commands(command) -> None:
     iso = command("iso", _call, "Write one image of an application for CD and disk, BIOS and UEFI; words after -- are its command line.")
     iso.add_argument("application", metavar="APP|PATH")
     iso.add_argument("--out", metavar="FILE", help="the file to write (APP.iso)")
+    iso.add_argument("--script", metavar="PATH", help="the script of webserver: a file, or a folder with its packages")
     iso.add_argument("--dirty", action="store_true", help="also from a checkout with uncommitted changes")
 
     power = command("power", _call, "Switch a machine by its BMC, through ipmitool or Redfish.", builds=False)
@@ -331,7 +329,7 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
         if name == "report":
             reading.add_argument("--name", action="append", metavar="NAME", help="the name of a run on the page, once for each run")
         if name in ("csv", "parquet"):
-            reading.add_argument("--table", choices=("records", "settings", "idle", "configuration"), default="records")
+            reading.add_argument("--table", choices=("records", "settings", "idle", "collections", "configuration"), default="records")
             reading.add_argument("--untrimmed", action="store_true", help="also records outside the start and stop anchors")
         if name == "csv":
             reading.add_argument("--study", metavar="LAYOUT", help="the published studies' files, into the folder --out: linux, ebbrt, log")

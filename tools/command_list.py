@@ -14,7 +14,7 @@ commands:
   top APP|HOST[:PORT] [--once]           a live view of its cores
   machine [APP|HOST[:PORT]|local|FILE]   the facts that decide whether two runs may be compared: CPU, limits, card, settings
   machine diff PLACE PLACE [--all]       the differences of two machines; exit status 1 if they forbid a comparison
-  load APP|HOST[:PORT] [options]         offer load to a memcached and measure its latency; ./neap load --help has the options
+  load [http] APP|HOST[:PORT] [options]  offer load to a memcached or web server and measure its latency; --help has the options
   log collect|fetch HOST --out DIR       fetch the cores' logs
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
   log diff DIR DIR                       compare two runs
@@ -45,7 +45,7 @@ commands:
   iso APP|PATH [--out FILE] [-- key=value ...]
                                          make one image for CD and disk, BIOS and UEFI
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
-  bench NAME ... [--json]                measure costs and rates: observe kernel request stream netpipe card linux-card load
+  bench NAME ... [--json]                measure costs and rates: observe kernel request web stream netpipe card linux-card load
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
                                          wakeup idle-policies counts linux-log report-page fit tune view
                                          sweep-kills sweep-ssh

@@ -24,9 +24,12 @@ from tools.errors import Failure, UsageError
 from tools.log import collect
 from tools.process import spawn
 
-# The port of memcached in the guest.
+# Ports in the guest, by application. Other applications are loaded as memcached.
 GUEST_PORT = 11211
-PRESETS = ("etc", "usr", "fixed")
+GUEST_PORTS = {"memcached": GUEST_PORT, "webserver": 8080}
+HTTP = "http"
+WEB_SERVER = "webserver"
+PRESETS = {"memcached": ("etc", "usr", "fixed"), WEB_SERVER: (HTTP, "hello", "study", "json")}
 # After Ctrl-C the load generator waits for requests in flight and prints the results so far. The launcher kills it after this time.
 END_SECONDS = 20.0
 LISTEN_SECONDS = 120.0
@@ -43,6 +46,7 @@ _THEIRS = Parser(add_help=False, allow_abbrev=False)
 _THEIRS.add_argument("--control")
 _THEIRS.add_argument("--control-token-file")
 _THEIRS.add_argument("--log-from")
+_THEIRS.add_argument("--protocol")
 _THEIRS.add_argument("-h", "--help", "-V", "--version", dest="help", action="store_true")
 
 
@@ -50,6 +54,7 @@ def load(words: Sequence[str]) -> int:
     """Replaces this process by the load generator. `words`: the load generator's arguments, and the launcher's --pid N and --no-control.
     Raises Failure if the load generator cannot start."""
     ours, words = _OURS.parse_known_args(words)
+    words = spelled_out(words)
     theirs, _ = _THEIRS.parse_known_args(words)
     place = _place_of_target(words)
     if ours.pid is not None and place is None:
@@ -58,6 +63,8 @@ def load(words: Sequence[str]) -> int:
         run = machine_registry.find(words[place], ours.pid)
         assert run is not None
         words[place] = f"{machine.LOOPBACK}:{service_port(run)}"
+        if run.application == WEB_SERVER and not theirs.protocol:
+            words += ["--protocol", HTTP]
         if not ours.no_control and run.control_port is not None and theirs.control is None and not theirs.help:
             words += control_words(run.control_port, theirs.control_token_file, theirs.log_from)
     packages.require("card", "rust")
@@ -65,6 +72,14 @@ def load(words: Sequence[str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(program, [str(program), *words])
+
+
+def spelled_out(words: list[str]) -> list[str]:
+    """Returns the words with `--protocol http` in place of a leading `http`. If no target follows, it is the web server."""
+    if words[:1] != [HTTP]:
+        return words
+    rest = words[1:]
+    return [*([WEB_SERVER] if not rest or rest[0].startswith("-") else []), *rest, "--protocol", HTTP]
 
 
 def _place_of_target(words: Sequence[str]) -> int | None:
@@ -76,8 +91,9 @@ def _place_of_target(words: Sequence[str]) -> int | None:
 
 def service_port(run: machine_registry.Running) -> int:
     """Returns the port of this host that reaches a run's application. Raises Failure if there is none or more than one."""
-    if GUEST_PORT in run.ports:
-        return run.ports[GUEST_PORT]
+    usual = GUEST_PORTS.get(run.application, GUEST_PORT)
+    if usual in run.ports:
+        return run.ports[usual]
     served = [host for host in run.ports.values() if host != run.control_port]
     if len(served) == 1:
         return served[0]
@@ -112,10 +128,16 @@ class Offer:
     seconds: float = 5.0
     out: Path | None = None
 
-    def check(self) -> None:
-        """Raises UsageError for a wrong setting."""
-        if self.preset not in PRESETS:
-            raise UsageError(f"--load takes {', '.join(PRESETS)}, not '{self.preset}'")
+    @property
+    def protocol(self) -> str:
+        """The protocol that the preset implies."""
+        return HTTP if self.preset in PRESETS[WEB_SERVER] else "text"
+
+    def check(self, served: str | None = None) -> None:
+        """Raises UsageError for a wrong setting. `served`: a name of PRESETS; None: the application may be any."""
+        known = PRESETS[served] if served else [preset for presets in PRESETS.values() for preset in presets]
+        if self.preset not in known:
+            raise UsageError(f"--load takes {', '.join(known)}, not '{self.preset}'")
         for name, value in (("--rate", self.rate), ("--load-seconds", self.seconds)):
             if not 0 < value <= 1e9:
                 raise UsageError(f"{name} takes a number above 0, not {value:g}")
@@ -129,7 +151,7 @@ def offer(wanted: Offer, vm: machine.Machine, application: str, served_control: 
     results so far."""
     line = vm.wait_for_line(rf"^{re.escape(application)}: listening on ", LISTEN_SECONDS)
     listening = re.search(r":(\d+)", line.partition("listening on")[2])
-    guest_port = int(listening[1]) if listening else GUEST_PORT
+    guest_port = int(listening[1]) if listening else GUEST_PORTS.get(application, GUEST_PORT)
     try:
         port = vm.port(guest_port)
     except KeyError:

@@ -93,6 +93,30 @@ def test_the_log_is_started_and_stopped_unless_one_is_on(runs: Callable[..., Non
             assert len(fake.requests) == asked, "it is not asked without need"
 
 
+def test_a_web_server_is_loaded_by_http(runs: Callable[..., None]) -> None:
+    runs("webserver", 7, {5002: 2006, 8080: 2007})
+    for words, expected in (
+        (["webserver", "--preset", "study"], ["127.0.0.1:2007", "--preset", "study", "--protocol", "http"]),
+        (["webserver", "--protocol", "http"], ["127.0.0.1:2007", "--protocol", "http"]),
+        (["http"], ["127.0.0.1:2007", "--protocol", "http"]),
+        (["http", "--rate", "5"], ["127.0.0.1:2007", "--rate", "5", "--protocol", "http"]),
+        (["http", "webserver", "-q"], ["127.0.0.1:2007", "-q", "--protocol", "http"]),
+        (["http", "10.0.0.7:80", "-q"], ["10.0.0.7:80", "-q", "--protocol", "http"]),
+        (["http://10.0.0.7/a"], ["http://10.0.0.7/a"]),
+    ):
+        assert becomes(*words) == expected
+
+
+def test_presets_are_those_of_the_application() -> None:
+    assert {load.Offer(preset).protocol for preset in load.PRESETS["webserver"]} == {"http"}
+    assert {load.Offer(preset).protocol for preset in load.PRESETS["memcached"]} == {"text"}
+    load.Offer("study").check("webserver")
+    load.Offer("etc").check()
+    for preset, application in (("etc", "webserver"), ("study", "memcached")):
+        with pytest.raises(UsageError, match=f"not '{preset}'"):
+            load.Offer(preset).check(application)
+
+
 def test_a_control_with_a_token_is_unlocked_by_the_named_file(runs: Callable[..., None], tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
     with FakeMachine([], token="secret", answers={"status": lambda: "ok logging=off"}) as fake:
@@ -108,10 +132,11 @@ def test_a_control_with_a_token_is_unlocked_by_the_named_file(runs: Callable[...
 def test_a_load_on_another_application_is_refused_before_the_build() -> None:
     offer = load.Offer("etc")
     for options, complaint in (
-        (run.Options("hello", load=offer), "only memcached accepts it, hello does not"),
+        (run.Options("hello", load=offer), "only memcached and webserver accept it, hello does not"),
         (run.Options("memcached", debugger=True, load=offer), "does not answer"),
         (run.Options("memcached", vfio="0000:03:00.0", load=offer), "no port of this host leads to a real card"),
         (run.Options("memcached", load=load.Offer("mixed")), "--load takes etc, usr, fixed, not 'mixed'"),
+        (run.Options("memcached", load=load.Offer("study")), "--load takes etc, usr, fixed, not 'study'"),
         (run.Options("memcached", load=load.Offer("etc", rate=0)), "--rate takes a number above 0"),
         (run.Options("memcached", load=load.Offer("etc", seconds=float("nan"))), "--load-seconds takes a number above 0"),
     ):

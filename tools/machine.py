@@ -79,6 +79,7 @@ class Machine:
     cpu, machine_type: values of QEMU's -cpu and -machine. nodes: NUMA nodes with equal shares of memory and cores.
     restarts: if True, a reset starts the machine again, as on a board; otherwise a reset ends the run.
     outside: the user network reaches other hosts. qemu_options: words for QEMU before the card's words, such as an IOMMU.
+    modules: files that the loader puts beside an image, in this order, as its boot modules.
     start_from: firmware, discs and a server of boot files (tools/firmware.py). An image without them starts by QEMU's smallest firmware.
     accelerator: "tcg" emulates the CPU; "kvm" uses the host's CPU, and then the guest can execute MWAIT.
     one_thread: with "tcg", all cores share one thread of QEMU's, as the model machine needs (tools/model/plugin.py).
@@ -106,6 +107,7 @@ class Machine:
     accelerator: str = "tcg"
     one_thread: bool = False
     initrd: Path | None = None
+    modules: Sequence[Path] = ()
     start_from: Start = dataclasses.field(default_factory=Start)
     qemu_options: Sequence[str] = ()
     debugger: bool = False
@@ -361,12 +363,11 @@ class Machine:
         if self._starts_with_small_firmware():
             argv += qemu.small_firmware()
         if self.image:
-            # The name must have no spaces, because QEMU puts it in front of a multiboot image's command line.
-            kernel = self.directory / self.image.name.replace(" ", "-")
-            kernel.symlink_to(self.image.absolute())
-            argv += ["-kernel", str(kernel)]
+            argv += ["-kernel", self._linked(self.image, self.image.name)]
         if self.initrd:
             argv += ["-initrd", str(self.initrd)]
+        elif self.modules:
+            argv += ["-initrd", ",".join(self._linked(module, f"{number}-{module.name}") for number, module in enumerate(self.modules))]
         if self.arguments:
             argv += ["-append", " ".join(self.arguments)]
         argv += self.qemu_options
@@ -380,6 +381,12 @@ class Machine:
             argv += ["-netdev", f"stream,id=card,server=off,addr.type=unix,addr.path={self.directory / 'net'}"]
             argv += ["-netdev", "hubport,id=hub-user,hubid=0,netdev=user", "-netdev", "hubport,id=hub-card,hubid=0,netdev=card"]
         return argv
+
+    def _linked(self, file: Path, name: str) -> str:
+        """Returns the path of a link without spaces, which end a file's name in its command line, and commas, which separate modules."""
+        link = Path(self.directory or "", re.sub("[ ,]", "-", name))
+        link.symlink_to(file.absolute())
+        return str(link)
 
     def _starts_with_small_firmware(self) -> bool:
         """True if the machine needs no more of its firmware than to start `image`.

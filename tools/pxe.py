@@ -15,7 +15,20 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tools import boot_loaders, boot_machines, boot_menu, boot_programs, boot_serve, boot_tree, build, cache, outside, packages, progress
+from tools import (
+    boot_loaders,
+    boot_machines,
+    boot_menu,
+    boot_programs,
+    boot_serve,
+    boot_tree,
+    build,
+    cache,
+    outside,
+    packages,
+    progress,
+    web_archive,
+)
 from tools.boot_machines import Machines
 from tools.errors import Failure, UsageError
 from tools.process import finished
@@ -31,6 +44,7 @@ class Options:
     machines: str | None = None
     linux: str | None = None
     initrd: str | None = None
+    script: str | None = None
     dirty: bool = False
     next: str | None = None
     serve: str | None = None
@@ -43,8 +57,10 @@ def pxe(options: Options) -> int:
     out = Path(options.out)
     if not options.applications and options.next is None and options.serve is None:
         raise UsageError("pxe: name the applications that the tree is to boot", f"applications: {', '.join(build.applications())}")
-    if not options.applications and (options.machines or options.linux or options.initrd):
-        raise UsageError("pxe: --machines, --linux and --initrd belong to a tree that is made: name its applications")
+    if not options.applications and (options.machines or options.linux or options.initrd or options.script):
+        raise UsageError("pxe: --machines, --linux, --initrd and --script belong to a tree that is made: name its applications")
+    if options.script and options.applications and web_archive.APPLICATION not in options.applications:
+        raise UsageError(f"pxe: --script is for {web_archive.APPLICATION}, which is not among the applications")
     if options.initrd and not options.linux:
         raise UsageError("pxe: --initrd is for --linux KERNEL")
     if options.words and options.next is None:
@@ -60,7 +76,7 @@ def pxe(options: Options) -> int:
     return 0
 
 
-def iso(application: str, out: str | None, dirty: bool, words: Sequence[str]) -> int:
+def iso(application: str, out: str | None, dirty: bool, words: Sequence[str], script: str | None = None) -> int:
     """Writes one disc image of an application, for CD and disk, BIOS and UEFI."""
     ((name, folder),) = _folders([application]).items()
     line = boot_machines.check_words(" ".join(words), "the command line")
@@ -69,24 +85,30 @@ def iso(application: str, out: str | None, dirty: bool, words: Sequence[str]) ->
         raise Failure(f"{target} is a directory", "--out names the file to write")
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise Failure(f"there is no directory {target.parent} that can be written to", "--out names the file to write")
+    if script is not None and application != web_archive.APPLICATION:
+        raise UsageError(f"iso: --script is for {web_archive.APPLICATION}, {application} has none")
+    module = web_archive.of(Path(script)) if script is not None else b""
     with current([application], dirty) as built:
         ((name, image),) = built.images.items()
-        write_disc(target, name, image, line, built.source)
+        write_disc(target, name, image, line, built.source, module)
     print(f"{target} {target.stat().st_size}")
     return 0
 
 
-def write_disc(target: Path, application: str, image: Path, words: str, source: str) -> None:
-    """Writes the disc image of one application atomically."""
+def write_disc(target: Path, application: str, image: Path, words: str, source: str, module: bytes = b"") -> None:
+    """Writes the disc image of one application atomically. `module`: its boot module, if it has one."""
     programs = boot_programs.require()
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as name:
         tree = Path(name) / "tree"
         for folder in ("images", "grub"):
             (tree / folder).mkdir(parents=True)
         shutil.copyfile(image, tree / f"images/{application}.elf")
-        entry = boot_menu.Entry(application, f"images/{application}.elf", words)
+        path = boot_tree.module_path(application) if module else ""
+        if module:
+            (tree / path).write_bytes(module)
+        entry = boot_menu.Entry(application, f"images/{application}.elf", words, module=path)
         (tree / "grub/grub.cfg").write_text(boot_menu.grub_menu({application: entry}, application, 1, machines=False))
-        marker = f"neap-{cache.digest(cache.file_sha256(image), words)}"
+        marker = f"neap-{cache.digest(cache.file_sha256(image), words, module)}"
         (tree / marker).write_text(f"{application}\n{source}\n")
         made = Path(name) / "disc.iso"
         boot_loaders.disc(programs, tree, marker, made)
@@ -192,10 +214,11 @@ def _make(out: Path, options: Options) -> None:
     for file in (linux, initrd):
         if file and not file.is_file():
             raise Failure(f"there is no file {file}")
+    modules = {web_archive.APPLICATION: web_archive.of(Path(options.script))} if options.script else {}
     with current(options.applications, options.dirty) as built:
         if linux and boot_machines.LINUX in built.images:
             raise Failure(f"an application is named {boot_machines.LINUX}, as the kernel of --linux is")
-        contents = boot_tree.Contents(built.images, machines, linux, initrd, built.source)
+        contents = boot_tree.Contents(built.images, machines, linux, initrd, built.source, modules)
         machines.require_entries(contents.entries(), options.machines or "the machines' file")
         boot_tree.write(out, contents)
     progress.say(f"neap: {out}: a boot tree for {', '.join(built.images)}")

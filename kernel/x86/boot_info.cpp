@@ -13,7 +13,7 @@ namespace neap::x86 {
 
 namespace {
 
-constexpr std::size_t ranges_max = 192, command_line_bytes_max = 4096, loader_bytes_max = 64;
+constexpr std::size_t ranges_max = 192, command_line_bytes_max = 4096, loader_bytes_max = 64, module_name_bytes_max = 256;
 constinit BootInfo info{};
 constinit PhysicalRange available[ranges_max]{};
 constinit PhysicalRange unavailable[ranges_max]{};
@@ -21,6 +21,9 @@ constinit std::size_t available_count = 0, unavailable_count = 0;
 constinit char command_line_text[command_line_bytes_max]{};
 constinit char loader_text[loader_bytes_max]{};
 constinit std::byte rsdp_copy[64]{};
+constinit ModulePlace modules[machine::boot_modules_max]{};
+constinit char module_names[machine::boot_modules_max][module_name_bytes_max]{};
+constinit std::size_t module_count = 0;
 
 const char* boot_pointer(std::uint64_t physical) { return reinterpret_cast<const char*>(direct_map_base + physical); }
 
@@ -52,6 +55,16 @@ std::string_view copy_text(const char* from, std::size_t bytes_max, char* to, st
   if (kept < bytes) info.cut = true;
   std::memcpy(to, from, kept);
   return {to, kept};
+}
+
+void add_module(std::uint64_t first, std::uint64_t end, const char* name, std::size_t name_bytes_max) {
+  if (end <= first) return;
+  if (module_count == std::size(modules)) {
+    info.cut = true;
+    return;
+  }
+  const auto text = copy_text(name, name_bytes_max, module_names[module_count], module_name_bytes_max);
+  modules[module_count++] = {.range = {.first = first, .end = end}, .name = text};
 }
 
 // Multiboot 1 loaders put the image's name in front of the boot options; GRUB 2 does not. The name may be a path with spaces, so it ends
@@ -96,6 +109,14 @@ void read_multiboot1(std::uint32_t information) {
     const auto* line = boot_pointer(read<std::uint32_t>(at, 16));
     info.command_line = without_image_name(copy_text(line, command_line_bytes_max * 4, command_line_text, command_line_bytes_max));
   }
+  if (flags & MULTIBOOT1_INFO_MODULES) {
+    const auto count = read<std::uint32_t>(at, 20);
+    const auto* module = boot_pointer(read<std::uint32_t>(at, 24));
+    for (std::uint32_t i = 0; i < count && !info.cut; ++i, module += 16) {
+      const auto name = read<std::uint32_t>(module, 8);
+      add_module(read<std::uint32_t>(module, 0), read<std::uint32_t>(module, 4), boot_pointer(name), name == 0 ? 0 : 4096);
+    }
+  }
   if (flags & MULTIBOOT1_INFO_MEMORY_MAP) {
     multiboot::for_each_range_1(bytes_at(boot_pointer(read<std::uint32_t>(at, 48)), read<std::uint32_t>(at, 44)), add_range);
   } else if (flags & MULTIBOOT1_INFO_MEMORY) {
@@ -120,6 +141,8 @@ void read_multiboot2(std::uint32_t information) {
       line_bytes = bytes - 8;
     } else if (type == MULTIBOOT2_INFO_LOADER_NAME) {
       info.loader = copy_text(body, bytes - 8, loader_text, loader_bytes_max);
+    } else if (type == MULTIBOOT2_INFO_MODULE && bytes >= 16) {
+      add_module(read<std::uint32_t>(body, 0), read<std::uint32_t>(body, 4), body + 8, bytes - 16);
     } else if (type == MULTIBOOT2_INFO_MEMORY_MAP && bytes >= 16) {
       multiboot::for_each_range_2(bytes_at(body, bytes - 8), add_range);
     } else if (type == MULTIBOOT2_INFO_ACPI_NEW || (type == MULTIBOOT2_INFO_ACPI_OLD && info.rsdp == 0)) {
@@ -151,6 +174,7 @@ bool capture_boot_info(std::uint32_t magic, std::uint32_t information, std::uint
   }
   info.available = {available, available_count};
   info.unavailable = {unavailable, unavailable_count};
+  info.modules = {modules, module_count};
   return true;
 }
 

@@ -9,11 +9,19 @@
 #include <span>
 #include <string_view>
 
+#include "kernel/machine.hpp"
+
 namespace neap::x86 {
 
 struct PhysicalRange {
   std::uint64_t first;
   std::uint64_t end;  ///< one past the last byte
+};
+
+/// A boot module, where the loader put it. `neap::machine::boot_modules` has its bytes.
+struct ModulePlace {
+  PhysicalRange range;
+  std::string_view name;
 };
 
 struct BootInfo {
@@ -25,6 +33,7 @@ struct BootInfo {
   bool cut;                                    ///< a part of the information did not fit into our tables
   std::span<const PhysicalRange> available;    ///< RAM according to the memory map, in the map's order; not page aligned
   std::span<const PhysicalRange> unavailable;  ///< all other ranges of the map; they override `available` where they overlap
+  std::span<const ModulePlace> modules;        ///< at most `machine::boot_modules_max`; further ones set `cut`
 };
 
 /// Reads the loader's information; `magic` tells Multiboot 1 from 2. Reads only memory below 4 GiB. False for an unknown magic number.

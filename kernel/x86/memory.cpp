@@ -57,6 +57,8 @@ constinit RangeList usable{};  // passed to the portable kernel
 constinit std::uint64_t early_next = 0, early_first = 0, early_end = 0;
 constinit bool handed_over = false;
 constinit std::uint64_t kept_place = 0;
+constinit machine::BootModule modules[machine::boot_modules_max]{};
+constinit std::size_t module_count = 0;
 
 }  // namespace
 
@@ -85,6 +87,16 @@ bool initialise() {
   usable = ram;
   const auto image_bytes = address_of(image_end) - image_base;
   usable.remove(info.image_physical, info.image_physical + image_bytes);
+
+  // Modules stay where the loader put them. Their bytes are read through the direct map, so a module outside of RAM is left out.
+  for (const auto& module : info.modules) {
+    const auto first = round_down(module.range.first, page_bytes), end = round_up(module.range.end, page_bytes);
+    const auto holds = [&](const MemoryRange& range) { return range.physical <= first && range.physical + range.bytes >= end; };
+    if (module_count == std::size(modules) || !std::ranges::any_of(ram.all(), holds)) continue;
+    usable.remove(first, end);
+    const auto* bytes = static_cast<const std::byte*>(machine::direct_map(module.range.first));
+    modules[module_count++] = {.bytes = {bytes, module.range.end - module.range.first}, .name = module.name};
+  }
 
   for (const auto place : kept_places) {
     const auto end = place + neap::kept_panic::area_bytes;
@@ -171,6 +183,8 @@ std::span<std::byte> kept_memory() noexcept {
   if (x86::memory::kept_place == 0) return {};
   return {static_cast<std::byte*>(direct_map(x86::memory::kept_place)), kept_panic::area_bytes};
 }
+
+std::span<const BootModule> boot_modules() noexcept { return {x86::memory::modules, x86::memory::module_count}; }
 
 void write_back_caches() noexcept { asm volatile("wbinvd" ::: "memory"); }
 void* direct_map(std::uint64_t physical) noexcept { return reinterpret_cast<void*>(x86::direct_map_base + physical); }

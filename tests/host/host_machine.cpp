@@ -255,6 +255,7 @@ std::string_view event_on(unsigned core, std::span<char> buffer) noexcept {
 void stop_other_cores() noexcept {}  // the other threads end with the process
 
 std::string_view command_line() noexcept { return command_line_text; }
+std::span<const BootModule> boot_modules() noexcept { return {}; }
 
 }  // namespace machine
 

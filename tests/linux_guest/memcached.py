@@ -51,6 +51,20 @@ def append_memcached(
     out.write_bytes(gzip.compress(out.read_bytes(), 1, mtime=0))
 
 
+def append_files(initramfs: Path, out: Path, files: Mapping[str, Path]) -> None:
+    """Writes the initramfs `out` with further executable files, by their paths in the guest. They are in an archive of their own, which is
+    not compressed."""
+    shutil.copyfile(initramfs, out)
+    with out.open("r+b") as stream:
+        # An archive begins at a multiple of four bytes.
+        stream.truncate((stream.seek(0, 2) + 3) // 4 * 4)
+        stream.seek(0, 2)
+        archive = CpioWriter(stream)
+        for place, path in files.items():
+            archive.file(place, path.read_bytes(), mode=0o755)
+        archive.close()
+
+
 def program_of(package: str, program: str) -> tuple[Path, list[Path]]:
     """Returns the program's file, and its libraries without the dynamic loader."""
     loader, _, search, path = DebianProgram(package, program).argv

@@ -19,6 +19,7 @@ import pytest
 from tests.model import modelled
 from tests.target.images import BUILD, image_path
 from tools import toolchain
+from tools.log.crc32c import crc32c
 from tools.machine import BAD_COMMAND_LINE, FAILURE, PANIC, POWER_OFF, REPOSITORY, RESET, SUCCESS, Machine
 from tools.process import finished, wait_until
 
@@ -351,6 +352,21 @@ RUNS = [
 @pytest.mark.parametrize("run", RUNS, ids=[run.name or run.image for run in RUNS])
 def test_image(run: Run) -> None:
     boot(run)
+
+
+def test_boot_modules_arrive_in_order_and_stay(tmp_path: Path) -> None:
+    dice = random.Random(5)
+    contents = {"one.bin": dice.randbytes(3_000_001), "two.bin": b"x"}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    # A text behind the file's name belongs to the module's name. A comma separates two modules.
+    initrd = ",".join([f"{tmp_path / 'one.bin'} and a text", str(tmp_path / "two.bin")])
+    lines = boot(Run("modules_stay", words="expected_memory=256M", qemu=["-initrd", initrd]))
+    found = [re.fullmatch(r"module (.*) (\d+) 0x([0-9a-f]+)", line) for line in lines if line.startswith("module ")]
+    assert [(Path(each[1].split(" ")[0]).name, int(each[2]), int(each[3], 16)) for each in found] == [
+        (name, len(content), crc32c(content)) for name, content in contents.items()
+    ]
+    assert found[0][1].endswith("one.bin and a text")
 
 
 def test_wall_clock_is_the_hosts() -> None:

@@ -27,7 +27,7 @@ from tools.log.schema import Form, Schema
 INTERRUPT, POLL, POLICY, START, STOP = 1, 2, 3, schemas.START, 5
 SAMPLE, RESIDENCY, SETTINGS, ANCHOR, EVENT_COUNTS = 16, 17, 18, 19, 21
 CONFIGURED = schemas.CONFIGURED
-IDLE, MARK = 32, schemas.MARK
+IDLE, MARK, COLLECTION = 32, schemas.MARK, 34
 KIND_NAMES = {INTERRUPT: "interrupt", POLL: "poll", POLICY: "policy", START: "start", STOP: "stop"}
 # The counters of chosen events. The header's member `events` names the events.
 EVENTS = ("event1", "event2", "event3")
@@ -103,6 +103,7 @@ class CoreLog:
     anchor_of: np.ndarray  # for each anchor: index of its record
     settings: list[dict]
     idle: np.ndarray  # entries of the form "idle"
+    collections: np.ndarray  # entries of the form "collection", none in logs of older builds
     gaps: list[tuple[int, int]]  # position of the first missing entry, number of missing entries
     unknown: int  # entries of kinds that this version does not know
     settings_left_out: int  # number of settings entries beyond SETTINGS_MAX
@@ -305,6 +306,7 @@ def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np
         anchor_of=anchor_of[anchor_of >= 0],
         settings=settings,
         idle=entries[of_form("idle")].view(dtype(schema.form["idle"])),
+        collections=entries[of_form("collection")].view(dtype(schema.form.get("collection", schemas.parse({}).form["collection"]))),
         gaps=gaps,
         unknown=int(len(kinds) - np.count_nonzero(known)),
         settings_left_out=len(settings_at) - len(settings),

@@ -171,7 +171,7 @@ def test_random_entries_in_a_whole_file_are_only_strange(tmp_path: Path) -> None
     chance = np.random.default_rng(SEED)
     header = layout.parse_header(FILE[:HEADER], "a test")
     path = tmp_path / "core0.log"
-    kinds = np.array([0, 1, 1, 1, 2, 3, 4, 5, 16, 17, 18, 19, 20, 20, 32, 33, 77], np.uint8)
+    kinds = np.array([0, 1, 1, 1, 2, 3, 4, 5, 16, 17, 18, 19, 20, 20, 32, 33, 34, 77], np.uint8)
     for turn in range(40):
         count = int(chance.integers(0, 60))
         entries = chance.integers(0, 256, (count, layout.ENTRY_BYTES), np.uint8)

@@ -59,9 +59,10 @@ _NEEDED = {
     "anchor": {"requests": 8},
     "idle": {"idle_state": 1, "cause": 1, "vector": 1, "tsc_asleep": 8},
     "mark": {"what": 1, "generation": 4},
+    "collection": {"tsc_begin": 8, "bytes_before": 8, "bytes_after": 8},
 }
-# Logs of older builds have no such form.
-_OPTIONAL = ("mark",)
+# Logs of older builds have no such forms.
+_OPTIONAL = ("mark", "collection")
 # Names of the values of fields. They are used for older headers, which do not state such names.
 _DEFAULT_CHOICES = {
     (form, parts[0]): tuple(parts[3].split("|"))

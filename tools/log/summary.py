@@ -33,7 +33,7 @@ def summarise(run: RunLog, loads: Sequence[LoadWindow] = ()) -> dict:
     package_rows = [_package(run, number, members, rows) for number, members in packages(cores).items()]
     about = run.about
     split = phases.split(run, cores, loads)
-    total = _total(cores, rows, package_rows) | _events(run, cores)
+    total = _total(cores, rows, package_rows) | _events(run, cores) | _collections(cores)
     for row in (total, *rows, *split["phases"]) if run.unknown else ():
         row |= {name: None for name in run.unknown if name in row}
     configured = configure(run)
@@ -97,6 +97,20 @@ def _events(run: RunLog, cores: list[CoreRun]) -> dict:
     if not run.events:
         return {}
     return {"events": {name: total_or_none([core.grown(counter) for core in cores]) for name, counter in run.events.items()}}
+
+
+def _collections(cores: list[CoreRun]) -> dict:
+    """Returns the member `collections`: the application's garbage collections within the run; nothing if there were none."""
+    spent = [core.log.collections for core in cores]
+    inside = [
+        each[(each["tsc_begin"] >= core.begin_tsc) & (each["tsc_begin"] <= each["tsc"]) & (each["tsc"] <= core.end_tsc)]
+        for each, core in zip(spent, cores)
+    ]
+    if not (count := sum(map(len, inside))):
+        return {}
+    ticks = [int((each["tsc"] - each["tsc_begin"]).sum()) for each in inside]
+    seconds = sum(each / core.log.tsc_hz for each, core in zip(ticks, cores))
+    return {"collections": {"count": count, "seconds": seconds, "share": ratio(sum(ticks), sum(core.ticks for core in cores))}}
 
 
 def _package(run: RunLog, number: int, cores: list[CoreRun], rows: list[dict]) -> dict:
@@ -283,6 +297,8 @@ def head(summary: dict) -> list[str]:
 
 def text(summary: dict) -> str:
     events = [f"{shown(name)}: {_number(count)}" for name, count in summary["total"].get("events", {}).items()]
+    if found := summary["total"].get("collections"):
+        events.append(f"garbage collections: {found['count']:,}, {_percent(found['share'])} of the cores' time")
     lines = [*head(summary), *events, "", *_table(summary["cores_detail"], CORE_COLUMNS), "", *_table(summary["packages"], PACKAGE_COLUMNS)]
     lines += phases.lines(summary)
     if configured := configuration.lines(summary["configuration"]):

@@ -14,7 +14,7 @@ from tools.conftest import neap
 from tools.errors import UsageError
 from tools.log import decode, layout, study_layout, summary, synthetic
 from tools.log.by_hand import HZ, entry, record, write_core
-from tools.log.decode import ANCHOR, COUNTERS, INTERRUPT, POLL, START, STOP
+from tools.log.decode import ANCHOR, COLLECTION, COUNTERS, INTERRUPT, POLL, START, STOP
 
 
 @pytest.fixture
@@ -101,6 +101,32 @@ def test_a_log_with_no_record_at_all_has_no_figures_and_no_error(tmp_path: Path)
     found = summary.summarise(decode.load([str(tmp_path)]))
     assert found["total"]["seconds"] == 0 and found["total"]["ipc"] is None
     summary.text(found)
+
+
+def test_garbage_collections_are_counted_and_their_time_is_a_share(tmp_path: Path) -> None:
+    def collection(begin: int, end: int, **fields: int) -> bytes:
+        return entry("collection", kind=COLLECTION, tsc=end, tsc_begin=begin, **fields)
+
+    first = [
+        record(START, 1 * HZ),
+        collection(1 * HZ - 10, 1 * HZ + 10),  # began before the run
+        collection(1 * HZ + 100_000_000, 1 * HZ + 400_000_000, bytes_before=9000, bytes_after=1000),
+        collection(2 * HZ, 2 * HZ - 1),  # damaged: it ends before it begins
+        record(STOP, 3 * HZ),
+    ]
+    write_core(tmp_path, 0, b"".join(first))
+    write_core(tmp_path, 1, record(START, 1 * HZ) + collection(2 * HZ, 2 * HZ + 100_000_000) + record(STOP, 3 * HZ))
+    found = summary.summarise(decode.load([str(tmp_path)]))
+    assert found["total"]["collections"] == {"count": 2, "seconds": 0.4, "share": 0.1}
+    assert "garbage collections: 2, 10.0% of the cores' time" in summary.text(found)
+    done = neap("log", "csv", str(tmp_path), "--table", "collections")
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [(row["core"], row["bytes_before"], row["bytes_after"]) for row in rows if row["bytes_before"] != "0"] == [("0", "9000", "1000")]
+
+
+def test_a_log_without_collections_says_nothing_of_them(by_hand: Path) -> None:
+    found = summary.summarise(decode.load([str(by_hand)]))
+    assert "collections" not in found["total"] and "collection" not in summary.text(found)
 
 
 def test_a_long_pause_between_energy_readings_is_doubted(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tools.log.schema import name_of
 from tools.log.shared_settings import numbers_text
 from tools.log.trim import COUNTS, CoreRun, package_energy, packages, ticks_since, trim, whole
 
-TABLES = ("records", "settings", "idle", "configuration")
+TABLES = ("records", "settings", "idle", "collections", "configuration")
 FIELDS = ("generation", *COUNTS)
 # Fields of a Record that not each log has: the queue, and its interrupt moderation at the record.
 FURTHER_FIELDS = ("queue", "itr_us")
@@ -46,6 +46,8 @@ def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
             yield _records(core, begin, joules, run)
         elif which == "idle":
             yield _idle(core, begin)
+        elif which == "collections":
+            yield _collections(core, begin)
         else:
             yield _settings(core, begin)
 
@@ -111,6 +113,18 @@ def _idle(core: CoreRun, begin: int) -> pa.Table:
             "idle_state": _names(idle["idle_state"], schema.idle_name),
             "cause": _names(idle["cause"], lambda number: name_of(causes, number)),
             "vector": pa.array(np.ascontiguousarray(idle["vector"])),
+        }
+    )
+
+
+def _collections(core: CoreRun, begin: int) -> pa.Table:
+    found = core.log.collections
+    found = found[(found["tsc"] >= core.begin_tsc) & (found["tsc"] <= core.end_tsc)]
+    return pa.table(
+        {
+            "core": pa.array(np.full(len(found), core.log.core, np.uint16)),
+            "seconds": pa.array(ticks_since(found["tsc"], begin) / core.log.tsc_hz),
+            **{name: pa.array(np.ascontiguousarray(found[name])) for name in ("tsc_begin", "tsc", "bytes_before", "bytes_after")},
         }
     )
 

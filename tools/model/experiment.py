@@ -115,7 +115,7 @@ class Experiment:
     """The settings of a run. Equal settings and an equal image give an equal result. A sequence has its loads from elsewhere: the fields of
     a load (load, rate, window_ms, warm_up_ms, connections, depth, protocol, keys, value_bytes) are then not used.
 
-    load: the mix, a preset of the load generator. rate: requests per second; 0: idle connections. protocol: text, meta or binary.
+    load: the mix, a preset of the load generator. rate: requests per second; 0: idle connections. protocol: text, meta, binary, http.
     window_ms, warm_up_ms: virtual time.
     arguments: words of the image's command line. trace_interrupts: leaves the card's interrupts in INTERRUPTS, one JSON object a line.
     keys, value_bytes: number of keys and size of all values, in place of the mix's.
@@ -186,11 +186,15 @@ class Experiment:
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """The system that the machine boots: Neap's image, or Linux with memcached in its initramfs. gateway: of Neap, an address or empty."""
+    """The system that the machine boots: Neap's image, or Linux with a server in its initramfs. gateway: of Neap, an address or empty.
+    modules: of Neap, the boot modules, such as the script of a web server. server: of Linux, words of linux-start.sh that choose another
+    server than memcached."""
 
     kernel: Path
     initramfs: Path | None = None
     gateway: str = ""
+    modules: Sequence[Path] = ()
+    server: Sequence[str] = ()
 
     @property
     def is_linux(self) -> bool:
@@ -199,7 +203,7 @@ class System:
     def words(self, arguments: Sequence[str]) -> list[str]:
         """The command line. Raises UsageError for a setting that Linux does not have."""
         if self.is_linux:
-            return linux.kernel_words(f"{SERVER}/24", arguments)
+            return linux.kernel_words(f"{SERVER}/24", arguments, self.server)
         return [f"ip={SERVER}/24{',' if self.gateway else ''}{self.gateway}", *arguments]
 
 
@@ -241,6 +245,7 @@ class ModelMachine(machine.Machine):
         super().__init__(
             system.kernel,
             initrd=system.initramfs,
+            modules=system.modules,
             cores=experiment.cores,
             threads_per_core=self._cpu_model.threads,
             memory=experiment.memory,

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSL-1.0
 #
-# The first process of Linux on the model machine (tools/model/linux.py). It makes the settings of the command line, then starts memcached
-# or NetPIPE's NPtcp. One queue of the card, one interrupt and one worker thread for each core, all pinned. There is no irqbalance, and all
+# The first process of Linux on the model machine (tools/model/linux.py). It makes the settings of the command line, then starts
+# memcached, Node or NetPIPE's NPtcp. One queue of the card, one interrupt and one worker thread for each core, all pinned. There is no irqbalance, and all
 # files are in memory.
 #
 # Words of the kernel's command line:
@@ -13,6 +13,8 @@
 #   neap.trace=on                       starts neap-trace, which records the log of a run
 #   neap.mtu=BYTES                      of the card's interface
 #   neap.congestion=NAME                the algorithm of TCP's congestion control
+#   neap.run=web                        Node, in place of memcached
+#   neap.script=NAME                    its script, which listens on port 8080
 #   neap.run=receiver|transmitter       NPtcp in this role, in place of memcached
 #   neap.run=server|client              transfers in this role (tests/linux_guest/transfer.c); the client's plan is the file /plan
 #   neap.peer=ADDRESS                   of the receiver or server
@@ -136,6 +138,19 @@ serve_memcached() {
   wait_for_ever
 }
 
+serve_web() {
+  script=$(word script)
+  /node/ld-linux-x86-64.so.2 --library-path /node/lib /node/node "/scripts/$script.js" >/dev/console 2>&1 &
+  server=$!
+  await listens 8080 || fail "Node does not listen"
+  [ "$cores" = 1 ] || fail "Node serves on one core, not on $cores"
+  say_maps "$server"
+  say "linux: Node listens, script $script, $settings"
+  sleep 2
+  answer_arp
+  wait_for_ever
+}
+
 # A transfer begins with what TCP knows by itself, and not with what it kept from the transfer before.
 set_transfers() {
   congestion=$(word congestion)
@@ -200,6 +215,7 @@ transmit_netpipe() {
 case $(word run) in
   receiver) receive_netpipe ;;
   transmitter) transmit_netpipe ;;
+  web) serve_web ;;
   server) serve_transfers ;;
   client) run_transfers ;;
   '') serve_memcached ;;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Linux with memcached or NetPIPE as the second system on the model machine: Debian's kernel, its driver of the card, stock programs.
+"""Linux with memcached, Node or NetPIPE as the second system on the model machine: Debian's kernel, its driver of the card, stock programs.
 
 Queues, interrupts and worker threads are pinned, and all files are in memory (linux-start.sh). The words are those of our images where
 these have them, so that one line describes a run of either system:
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from tools import build, cache
 from tools.errors import UsageError
+from tools.model import node
 from tools.model.cpu_model import CpuModel
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 # Names for `./neap run`, and whether the kernel is that of Debian 13.
 APPLICATIONS = {"linux-memcached": False, "linux-13-memcached": True}
+WEB_SCRIPTS = build.REPOSITORY / "apps/webserver/scripts"
 START = Path(__file__).with_name("linux-start.sh")
 # tsc=reliable: the model's TSC is exact, so its watchdog is not needed. nokaslr, norandmaps: a profile has the addresses of the symbols.
 MODEL_WORDS = ("rdinit=/start", "tsc=reliable", "nokaslr", "norandmaps", "quiet")
@@ -157,6 +159,27 @@ def image(debian_13_kernel: bool = False, with_trace: bool = False) -> tuple[Pat
         if needed:
             memcached.append_memcached(guest.initramfs, entry.path / "initramfs", ("start", START.read_text()), PROGRAMS, files)
     return guest.kernel, entry.path / "initramfs"
+
+
+@functools.cache
+def web_image() -> tuple[Path, Path]:
+    """The kernel and the initramfs, with Node and the scripts of apps/webserver/scripts. Raises Failure."""
+    find_guest()
+    from linux_guest import memcached  # noqa: PLC0415
+
+    kernel, initramfs = image()
+    scripts = {path.stem: path for path in sorted(WEB_SCRIPTS.glob("*.js"))}
+    own = [initramfs.parent.name.encode(), node.root().name.encode(), Path(node.__file__).read_bytes()]
+    entry = cache.Entry("linux-node", cache.digest(*own, *(path.read_bytes() for path in scripts.values())))
+    with entry.making() as needed:
+        if needed:
+            memcached.append_files(initramfs, entry.path / "initramfs", node.files(scripts))
+    return kernel, entry.path / "initramfs"
+
+
+def web_server(script: str) -> list[str]:
+    """The words by which linux-start.sh starts Node with one of the scripts."""
+    return ["neap.run=web", f"neap.script={script}"]
 
 
 def libraries() -> list[Path]:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Offers load to a memcached server, Neap's or any other, and measures the latency of each request.
+//! Offers load to a memcached or web server, Neap's or any other, and measures the latency of each request.
 
 pub mod agent;
 pub mod arrivals;

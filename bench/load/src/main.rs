@@ -70,12 +70,13 @@ fn work(options: &Options) -> Result<(), String> {
         None => None,
     };
     let agents = attach_agents(options, &environment)?;
+    let has_keys = load.settings.protocol.has_keys();
     let mut team = Team::new(load, environment.clone(), agents)?;
     let (open, asked) = team.connect()?;
     if open < asked {
         print_status(&format!("{open} of {asked} connections are open; the rest is retried during the run"));
     }
-    if !options.no_preload {
+    if has_keys && !options.no_preload {
         if let Some(log) = &mut log {
             log.begin(Phase::Preload)?;
         }
@@ -180,7 +181,7 @@ impl Bench<'_> {
         let outcomes = outcomes?;
         let log = log.transpose()?.unwrap_or_else(|| json!({"clock": null, "started": null, "stopped": null, "marks": []}));
         let more = json!({"over_time": over_time, "log": log});
-        print(&report::table(&outcomes, asked))?;
+        print(&report::table(&outcomes, asked, !self.options.is_http()))?;
         if self.is_stopped() {
             print("stopped before its time")?;
         }

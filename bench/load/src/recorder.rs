@@ -186,6 +186,7 @@ pub struct Times {
 /// Records the results of one worker.
 pub struct Recorder {
     window: Range<u64>,
+    requests_max: u64,
     start_ns: u64,
     second: u64,
     pub measurement: Measurement,
@@ -201,6 +202,7 @@ impl Recorder {
     pub fn new(start_ns: u64, window: Range<u64>) -> Self {
         Self {
             window,
+            requests_max: u64::MAX,
             start_ns,
             second: 0,
             measurement: Measurement::default(),
@@ -209,6 +211,16 @@ impl Recorder {
             begun: 0,
             ended: 0,
         }
+    }
+
+    /// The window ends after this number of requests.
+    pub fn limit_to(self, requests_max: u64) -> Self {
+        Self { requests_max, ..self }
+    }
+
+    /// True if the window has all its requests, so that the run ends.
+    pub fn is_full(&self) -> bool {
+        self.measurement.intended >= self.requests_max
     }
 
     fn is_measured(&self, intended_ns: u64) -> bool {

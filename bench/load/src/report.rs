@@ -54,8 +54,9 @@ fn row(name: &str, latency: &Histogram<u64>) -> String {
     line
 }
 
-/// Returns the table that is printed at the end. `asked`: the requested rate, in requests a second; None in a closed loop.
-pub fn table(outcomes: &Outcomes, asked: Option<f64>) -> String {
+/// Returns the table that is printed at the end. `asked`: the requested rate, in requests a second; None in a closed loop. `has_keys`: a get
+/// may miss.
+pub fn table(outcomes: &Outcomes, asked: Option<f64>, has_keys: bool) -> String {
     let mut lines = vec![format!(
         "{:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "latency, us", "requests", "mean", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max"
@@ -78,7 +79,8 @@ pub fn table(outcomes: &Outcomes, asked: Option<f64>) -> String {
         None => format!("{achieved:.1} requests/s, closed loop, {seconds:.2} s"),
     });
     let tally = total(outcomes);
-    lines.push(format!("misses {} of {} gets; errors {}", tally.outcomes[0][Outcome::Miss as usize], gets(&tally), tally.errors()));
+    let misses = format!("misses {} of {} gets; ", tally.outcomes[0][Outcome::Miss as usize], gets(&tally));
+    lines.push(format!("{}errors {}", if has_keys { &misses } else { "" }, tally.errors()));
     if tally.errors() != 0 {
         lines.push(format!("errors by kind: {}", errors(&tally)));
     }

@@ -51,7 +51,10 @@ pub struct Load {
 pub struct Run {
     pub pace: Pace,
     pub warm_up_ns: u64,
+    /// The longest window.
     pub measured_ns: u64,
+    /// The window ends after this number of requests.
+    pub requests: Option<u64>,
 }
 
 impl Run {

@@ -87,10 +87,10 @@ impl Team {
         for thread in 0..threads {
             // The division's remainder is spread over the first threads.
             let connections = team.load.connections / threads + usize::from(thread < team.load.connections % threads);
-            team.start_worker(team.load.settings, connections)?;
+            team.start_worker(team.load.settings.clone(), connections)?;
         }
         if let Some(measuring) = team.load.measuring {
-            team.start_worker(ConnectionSettings { depth: measuring.depth, ..team.load.settings }, measuring.connections)?;
+            team.start_worker(ConnectionSettings { depth: measuring.depth, ..team.load.settings.clone() }, measuring.connections)?;
         }
         Ok(team)
     }
@@ -175,7 +175,8 @@ impl Team {
         let began = SystemTime::now() + until_window;
         let (events, inbox) = channel();
         for number in 0..self.workers.len() {
-            let plan = Plan { start_ns, window: window_start_ns..end_ns, end_ns, demand: self.demand(run, number)?, strict: false };
+            let (window, requests_max) = (window_start_ns..end_ns, self.requests_max(run, number));
+            let plan = Plan { start_ns, window, end_ns, requests_max, demand: self.demand(run, number)?, strict: false };
             let _ = self.workers[number].jobs.send(Job::Run(Box::new(plan), events.clone()));
         }
         self.runs += 1;
@@ -204,6 +205,14 @@ impl Team {
             outcomes
         })?;
         Ok(Outcomes { began, ..outcomes })
+    }
+
+    /// The worker's part of the requests of the window.
+    fn requests_max(&self, run: &Run, worker: usize) -> u64 {
+        let Some(all) = run.requests else { return u64::MAX };
+        let (share, shares) = self.load.share;
+        let (place, places) = (share * self.load.threads as u64 + worker as u64, shares * self.load.threads as u64);
+        all / places + u64::from(place < all % places)
     }
 
     fn demand(&self, run: &Run, worker: usize) -> Result<Demand, String> {
@@ -240,7 +249,7 @@ fn ask_all<T: Send>(agents: &mut [Remote], ask: impl Fn(&mut Remote) -> Result<T
 
 fn preload_share(load: &Load, environment: &Environment, thread: usize) -> Result<Measurement, String> {
     // Preloading always uses TCP, because large values do not fit into a datagram, and datagrams get lost.
-    let settings = ConnectionSettings { transport: Transport::Tcp, depth: PRELOAD_DEPTH, ..load.settings };
+    let settings = ConnectionSettings { transport: Transport::Tcp, depth: PRELOAD_DEPTH, ..load.settings.clone() };
     let mut worker = Worker::new(settings, environment.clone(), 1)?;
     worker.connect()?;
     let (share, shares) = load.share;
@@ -248,7 +257,8 @@ fn preload_share(load: &Load, environment: &Environment, thread: usize) -> Resul
     let mut requests = load.mix.clone().preload(share * threads + thread as u64, shares * threads);
     let demand = Demand::Closed(Box::new(move || requests.next()));
     let start_ns = environment.clock.now_ns();
-    Ok(worker.run(Plan { start_ns, window: start_ns..u64::MAX, end_ns: u64::MAX, demand, strict: true }, |_| {}).measurement)
+    let plan = Plan { start_ns, window: start_ns..u64::MAX, end_ns: u64::MAX, requests_max: u64::MAX, demand, strict: true };
+    Ok(worker.run(plan, |_| {}).measurement)
 }
 
 /// Collects the events of a run's members, in order of arrival.

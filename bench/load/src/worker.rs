@@ -59,6 +59,8 @@ pub struct Plan {
     pub window: Range<u64>,
     /// The run's end. No request has a later intended time.
     pub end_ns: u64,
+    /// The run ends earlier when the window has this number of requests.
+    pub requests_max: u64,
     pub demand: Demand,
     /// True if the run ends at the first failure or lost connection.
     pub strict: bool,
@@ -113,7 +115,7 @@ pub struct Worker {
     /// Connections with output that is not sent yet.
     unflushed: Vec<usize>,
     queue: VecDeque<(u64, Request)>,
-    /// True if the demand has no further request.
+    /// True if the demand has no further request, or the window has all its requests.
     exhausted: bool,
     attempts: usize,
     last_error: Option<Errno>,
@@ -205,7 +207,7 @@ impl Worker {
 
     /// Performs the plan, and reports each second at that second's end.
     pub fn run(&mut self, mut plan: Plan, mut report: impl FnMut(Interval)) -> Recorder {
-        let mut recorder = Recorder::new(plan.start_ns, plan.window.clone());
+        let mut recorder = Recorder::new(plan.start_ns, plan.window.clone()).limit_to(plan.requests_max);
         let lost_before = self.counts.lost;
         // After the end, queued requests are still sent for the length of one time-out. The request that is sent last then has a time-out
         // of its own, which housekeeping detects a little later.
@@ -262,6 +264,9 @@ impl Worker {
         let end_ns = plan.end_ns.checked_sub(plan.start_ns).filter(|&length| length != 0)?;
         let until_ns = now_ns.saturating_sub(plan.start_ns).min(end_ns - 1);
         for _ in 0..BATCH {
+            if recorder.is_full() {
+                break;
+            }
             let Some((at_ns, request)) = open.take_due(until_ns) else { break };
             let intended_ns = plan.start_ns + at_ns;
             recorder.intend(intended_ns);
@@ -273,6 +278,10 @@ impl Worker {
                 None if self.queue.len() < QUEUE_MAX => self.queue.push_back((intended_ns, request)),
                 None => recorder.fail(Failure::QueueFull, intended_ns),
             }
+        }
+        if recorder.is_full() {
+            self.exhausted = true;
+            return None;
         }
         open.next_ns().filter(|&at_ns| at_ns < end_ns).map(|at_ns| plan.start_ns + at_ns)
     }
@@ -322,7 +331,7 @@ impl Worker {
             }
             match demand {
                 Demand::Closed(next) if running => {
-                    let Some(request) = next() else {
+                    let Some(request) = (if recorder.is_full() { None } else { next() }) else {
                         self.exhausted = true;
                         break;
                     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! One memcached connection of a client: it sends requests and matches each reply with its request.
+//! One connection of a client to the server: it sends requests and matches each reply with its request.
 //!
 //! It never holds more requests than its depth, nor more bytes than these need. So memory stays bounded if the guest stalls, and a reply
 //! without an end is noise.
@@ -19,7 +19,7 @@ const RECEIVE_BYTES: usize = 64 << 10;
 const SEND_BYTES: usize = 32 << 10;
 
 /// Settings that all connections share.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ConnectionSettings {
     pub server: (Ipv4Addr, u16),
     pub protocol: Protocol,
@@ -165,6 +165,9 @@ impl Connection {
                     used += reply.bytes;
                     endings.push(Ending::Answered(first.request, reply.outcome, first.times));
                     self.outstanding.pop_front();
+                    if reply.is_last {
+                        return Err(Failure::Closed);
+                    }
                 }
                 Ok(None) if self.input.len() - used <= REPLY_BYTES_MAX => break,
                 _ => return Err(Failure::Garbage),

@@ -153,9 +153,9 @@ impl Load {
         self.connections.iter().all(|connection| connection.state() == State::Open)
     }
 
-    /// Begins to store each key once, unless they are `stored` with these values.
+    /// Begins to store each key once, unless they are `stored` with these values, or the protocol has none.
     pub fn begin_preload(&mut self, stored: bool) {
-        if !stored {
+        if !stored && self.options.settings.protocol.has_keys() {
             self.unstored = self.options.mix.keys;
             self.preload = Some(Box::new(self.options.mix.clone().preload(0, 1)));
         }

@@ -8,15 +8,20 @@ use crate::load::LoadOptions;
 use clap::Args;
 use load::arrivals::{self, Process};
 use load::distributions::Distribution;
-use load::protocol::{Checks, Protocol};
+use load::protocol::http::{Page, PageWords, BODY_BYTES_MAX, BODY_BYTES_MIN, PRESETS as HTTP_PRESETS};
+use load::protocol::{Checks, Protocol, ProtocolName};
 use load::workload::{Mix, Popularity, PRESETS};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 const MEMCACHED_PORT: u16 = 11211;
+/// Of Neap's web server, and of the scripts in apps/webserver.
+const HTTP_PORT: u16 = 8080;
 
 #[derive(Args, Clone, Debug)]
 pub struct LoadWords {
-    /// Offer load: sizes, mix and arrivals as published: etc, usr; or fixed. Without it there is only the network
+    /// Offer load. To a memcached: sizes, mix and arrivals as published: etc, usr; or fixed. To a web server: http, hello, study, json.
+    /// Without it there is only the network
     #[arg(long, value_name = "PRESET", value_parser = preset, groups = ["result", "loads"])]
     pub load: Option<String>,
     /// Requests a second over all connections; 0: idle connections
@@ -31,9 +36,15 @@ pub struct LoadWords {
     /// Requests in flight on one connection
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub depth: u32,
-    /// text, meta, binary
-    #[arg(long, default_value = "text")]
-    pub protocol: Protocol,
+    /// text, meta, binary; http. The default is that of the preset: text or http
+    #[arg(long)]
+    pub protocol: Option<ProtocolName>,
+    /// Of http: the page (/)
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<String>,
+    /// Of http: POST with a body of JSON of N bytes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(BODY_BYTES_MIN)..=i64::from(BODY_BYTES_MAX)))]
+    pub body_size: Option<u32>,
     /// Number of keys
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub keys: Option<u64>,
@@ -67,38 +78,75 @@ pub struct LoadWords {
 }
 
 impl LoadWords {
-    /// None: no load is asked for.
-    pub fn load(&self, server: Ipv4Addr, seed: u64) -> Option<LoadOptions> {
-        let name = self.load.as_ref()?;
-        let preset = Mix::preset(name)?;
+    /// Ok(None): no load is asked for. Err: a line that says which option is invalid.
+    pub fn load(&self, server: Ipv4Addr, seed: u64) -> Result<Option<LoadOptions>, String> {
+        let Some(name) = self.load.as_deref() else { return Ok(None) };
         let usual = if name == "etc" { Process::Pareto(arrivals::ETC_GAPS) } else { Process::Exponential };
-        Some(LoadOptions {
+        let (port, protocol, mix) = match Mix::preset(name) {
+            Some(preset) => (MEMCACHED_PORT, self.memcached_protocol(name)?, self.mix(preset)),
+            None => {
+                let page = self.page(name, server)?;
+                let mix = page.mix();
+                (HTTP_PORT, Protocol::Http(Arc::new(page)), mix)
+            }
+        };
+        Ok(Some(LoadOptions {
             settings: ConnectionSettings {
-                server: (server, MEMCACHED_PORT),
-                protocol: self.protocol,
+                server: (server, port),
+                protocol,
                 checks: Checks { bytes: self.check_bytes },
                 depth: self.depth as usize,
             },
-            mix: Mix {
-                keys: self.keys.unwrap_or(preset.keys),
-                popularity: self.popularity.unwrap_or(preset.popularity),
-                key_size: self.key_size.clone().unwrap_or(preset.key_size),
-                value_size: self.value_size.clone().unwrap_or(preset.value_size),
-                update_ratio: self.update.unwrap_or(preset.update_ratio),
-                expiry_s: preset.expiry_s,
-            },
+            mix,
             process: self.arrivals.clone().unwrap_or(usual),
             rate: self.rate,
             connections: self.connections as usize,
             any_connection: self.any_connection,
             time_out_ns: self.time_out,
             seed,
-        })
+        }))
+    }
+
+    fn memcached_protocol(&self, name: &str) -> Result<Protocol, String> {
+        if self.path.is_some() || self.body_size.is_some() {
+            return Err(format!("--load {name} is for memcached, which has no --path and no --body-size"));
+        }
+        let protocol = self.protocol.unwrap_or(ProtocolName::Text).of_memcached();
+        protocol.ok_or_else(|| format!("--load {name} is for memcached, those of http are {}", HTTP_PRESETS.join(", ")))
+    }
+
+    fn mix(&self, preset: Mix) -> Mix {
+        Mix {
+            keys: self.keys.unwrap_or(preset.keys),
+            popularity: self.popularity.unwrap_or(preset.popularity),
+            key_size: self.key_size.clone().unwrap_or(preset.key_size),
+            value_size: self.value_size.clone().unwrap_or(preset.value_size),
+            update_ratio: self.update.unwrap_or(preset.update_ratio),
+            expiry_s: preset.expiry_s,
+        }
+    }
+
+    fn page(&self, name: &str, server: Ipv4Addr) -> Result<Page, String> {
+        let of_memcached = [
+            ("--protocol", self.protocol.is_some_and(|protocol| protocol != ProtocolName::Http)),
+            ("--keys", self.keys.is_some()),
+            ("--popularity", self.popularity.is_some()),
+            ("--key-size", self.key_size.is_some()),
+            ("--value-size", self.value_size.is_some()),
+            ("--update", self.update.is_some()),
+            ("--check-bytes", self.check_bytes),
+        ];
+        if let Some((option, _)) = of_memcached.iter().find(|(_, is_given)| *is_given) {
+            return Err(format!("--load {name} is for a web server, and {option} is for memcached"));
+        }
+        let words = PageWords { preset: Some(name.into()), path: self.path.clone(), body_bytes: self.body_size };
+        Page::new(&words, &format!("{server}:{HTTP_PORT}"))
     }
 }
 
 fn preset(text: &str) -> Result<String, String> {
-    Mix::preset(text).map(|_| text.to_string()).ok_or_else(|| format!("known are {}", PRESETS.join(", ")))
+    let known = [&PRESETS[..], &HTTP_PRESETS].concat();
+    known.contains(&text).then(|| text.to_string()).ok_or_else(|| format!("known are {}", known.join(", ")))
 }
 
 fn rate(text: &str) -> Result<f64, String> {

@@ -163,7 +163,7 @@ impl Options {
 
     /// The load that the command line describes.
     fn only_load(&self) -> Result<Option<PlannedLoad>, String> {
-        let Some(plan) = PlannedLoad::new(&self.offered, self.server, self.seed) else { return Ok(None) };
+        let Some(plan) = PlannedLoad::new(&self.offered, self.server, self.seed)? else { return Ok(None) };
         if self.recovery.is_some() && plan.load.rate == 0.0 {
             return Err("--recovery sends requests, so it needs a --rate above 0".into());
         }
@@ -228,6 +228,13 @@ mod tests {
         assert_eq!(parse("--strict=stop").unwrap().strict(), Strict::Stop);
         assert!(parse("--sequence f --log d --ask status --out o").unwrap().sequence.is_some());
         assert!(parse("").unwrap().only_load().unwrap().is_none());
+        let load = parse("--load json --body-size 2000 --protocol http --depth 4").unwrap().only_load().unwrap().unwrap().load;
+        assert_eq!((load.settings.server.1, load.settings.depth, load.mix.value_bytes(1)), (8080, 4, 2000));
+        assert_eq!((load.mix.update_ratio, load.settings.protocol.has_keys()), (1.0, false));
+        for words in ["--load study --protocol text", "--load hello --value-size 5", "--load etc --protocol http", "--load hello --path a"]
+        {
+            assert!(parse(words).unwrap().only_load().is_err(), "{words}");
+        }
         assert!(parse("--load etc --rate 0 --log d --recovery 5").unwrap().only_load().unwrap_err().contains("--rate above 0"));
     }
 

@@ -39,16 +39,18 @@ pub struct PlannedLoad {
 }
 
 impl PlannedLoad {
-    pub fn new(words: &LoadWords, server: Ipv4Addr, seed: u64) -> Option<Self> {
-        Some(Self {
+    /// Ok(None): no load is asked for. Err: a line that says which option is invalid.
+    pub fn new(words: &LoadWords, server: Ipv4Addr, seed: u64) -> Result<Option<Self>, String> {
+        let load = words.load(server, seed)?;
+        Ok(load.map(|load| Self {
             name: String::new(),
-            load: words.load(server, seed)?,
+            load,
             warm_up_ns: words.warmup,
             window_ns: words.window.max(1),
             drain_ns_max: words.time_out.saturating_mul(2).max(1),
             settings: Vec::new(),
             log: None,
-        })
+        }))
     }
 
     /// True if both loads store the same keys with the same values.
@@ -109,7 +111,7 @@ fn planned(number: usize, value: &Value, common: &Common) -> Result<PlannedLoad,
         None => common.seed,
         Some(seed) => seed.as_u64().ok_or_else(|| with_name(format!("`seed` takes a number from 0 to 2^64 - 1, not {seed}")))?,
     };
-    let plan = PlannedLoad::new(&words, common.server, seed);
+    let plan = PlannedLoad::new(&words, common.server, seed).map_err(with_name)?;
     let plan = plan.ok_or_else(|| with_name("`load` is missing, which names the mix".into()))?;
     let log = match members.get("log") {
         None | Some(Value::Bool(false)) => None,
@@ -187,6 +189,9 @@ mod tests {
             (r#"[{"name": "a", "load": "etc", "seed": -1}]"#, "`seed` takes"),
             (r#"[{"name": "a", "load": "etc", "log": 1}]"#, "`log` takes"),
             (r#"[{"name": "a", "load": "etc", "settings": "itr,8us"}]"#, "`settings` takes"),
+            (r#"[{"name": "a", "load": "study", "keys": 5}]"#, "load 0: a: --load study is for a web server, and --keys"),
+            (r#"[{"name": "a", "load": "etc", "path": "/a"}]"#, "load 0: a: --load etc is for memcached"),
+            (r#"[{"name": "a", "load": "json", "body-size": 5}]"#, "--body-size"),
             (r#"[{"name": "a", "load": "etc", "socket": "x"}]"#, "unexpected argument '--socket'"),
         ] {
             let why = read(text).unwrap_err();

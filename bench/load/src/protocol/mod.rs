@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-//! memcached's three protocols: encodes requests and checks replies.
+//! memcached's three protocols and HTTP: encodes requests and checks replies.
 //!
 //! Replies come in the order of the requests, so a reply is checked against its request. A reply with a wrong key, length or value is
 //! distinguished from a miss and from bytes that are no reply (`Garbage`). After `Garbage` the start of the next reply is unknown, so the
 //! connection must be closed.
 
 mod binary;
+pub mod http;
 mod meta;
 mod text;
 pub mod udp;
@@ -13,15 +14,39 @@ pub mod udp;
 use crate::workload::Request;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
+/// The name of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolName {
+    Text,
+    Meta,
+    Binary,
+    Http,
+}
+
+/// A protocol with all that it needs to know of the server.
+#[derive(Clone, Debug)]
 pub enum Protocol {
     Text,
     Meta,
     Binary,
+    Http(Arc<http::Page>),
 }
 
-impl FromStr for Protocol {
+impl ProtocolName {
+    /// None: the protocol is not memcached's.
+    pub fn of_memcached(self) -> Option<Protocol> {
+        match self {
+            Self::Text => Some(Protocol::Text),
+            Self::Meta => Some(Protocol::Meta),
+            Self::Binary => Some(Protocol::Binary),
+            Self::Http => None,
+        }
+    }
+}
+
+impl FromStr for ProtocolName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -29,17 +54,19 @@ impl FromStr for Protocol {
             "text" => Ok(Self::Text),
             "meta" => Ok(Self::Meta),
             "binary" => Ok(Self::Binary),
-            _ => Err(format!("{text}: not a protocol; known are text, meta, binary")),
+            "http" => Ok(Self::Http),
+            _ => Err(format!("{text}: not a protocol; known are text, meta, binary, http")),
         }
     }
 }
 
-impl fmt::Display for Protocol {
+impl fmt::Display for ProtocolName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Text => "text",
             Self::Meta => "meta",
             Self::Binary => "binary",
+            Self::Http => "http",
         })
     }
 }
@@ -50,7 +77,7 @@ pub enum Outcome {
     Hit,
     /// A get or delete found no value.
     Miss,
-    /// A set or delete succeeded.
+    /// A set or delete succeeded, or the reply of an HTTP server is the expected one.
     Done,
     /// The server declined a set (NOT_STORED).
     Declined,
@@ -111,27 +138,42 @@ pub struct Reply {
     /// Length of the reply in the input.
     pub bytes: usize,
     pub outcome: Outcome,
+    /// True if the server closes the connection after this reply.
+    pub is_last: bool,
+}
+
+impl Reply {
+    pub fn new(bytes: usize, outcome: Outcome) -> Self {
+        Self { bytes, outcome, is_last: false }
+    }
 }
 
 /// Ok(None) if the reply is not complete.
 pub type Decoded = Result<Option<Reply>, Garbage>;
 
 impl Protocol {
+    /// True if the server keeps values by their keys, so that they are stored before a run, and a get may miss.
+    pub fn has_keys(&self) -> bool {
+        !matches!(self, Self::Http(_))
+    }
+
     /// Appends the request. The reply contains `opaque` if the protocol supports that.
-    pub fn encode(self, request: &Request, opaque: u32, out: &mut Vec<u8>) {
+    pub fn encode(&self, request: &Request, opaque: u32, out: &mut Vec<u8>) {
         match self {
             Self::Text => text::encode(request, out),
             Self::Meta => meta::encode(request, opaque, out),
             Self::Binary => binary::encode(request, opaque, out),
+            Self::Http(page) => page.encode(request, out),
         }
     }
 
     /// Parses the reply to a request at the beginning of the input.
-    pub fn decode(self, input: &[u8], request: &Request, opaque: u32, checks: Checks) -> Decoded {
+    pub fn decode(&self, input: &[u8], request: &Request, opaque: u32, checks: Checks) -> Decoded {
         match self {
             Self::Text => text::decode(input, request, checks),
             Self::Meta => meta::decode(input, request, opaque, checks),
             Self::Binary => binary::decode(input, request, opaque, checks),
+            Self::Http(page) => page.decode(input, request),
         }
     }
 }

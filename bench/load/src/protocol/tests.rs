@@ -7,7 +7,7 @@ use crate::workload::{Key, Operation};
 
 const CHECKS: Checks = Checks { bytes: true };
 const OPAQUE: u32 = 77;
-const PROTOCOLS: [Protocol; 3] = [Protocol::Text, Protocol::Meta, Protocol::Binary];
+const PROTOCOLS: [ProtocolName; 3] = [ProtocolName::Text, ProtocolName::Meta, ProtocolName::Binary];
 
 fn request(operation: Operation) -> Request {
     Request { operation, key: Key::new(42, 12), value_bytes: Some(9), expiry_s: 60 }
@@ -20,12 +20,13 @@ fn value() -> Vec<u8> {
 }
 
 /// Returns the reply of a server that has `value` under `key`.
-fn found(protocol: Protocol, key: &str, value: &[u8]) -> Vec<u8> {
+fn found(protocol: ProtocolName, key: &str, value: &[u8]) -> Vec<u8> {
     let length = value.len();
     match protocol {
-        Protocol::Text => [format!("VALUE {key} 0 {length}\r\n").as_bytes(), value, b"\r\nEND\r\n"].concat(),
-        Protocol::Meta => [format!("VA {length} k{key} O{OPAQUE}\r\n").as_bytes(), value, b"\r\n"].concat(),
-        Protocol::Binary => binary(0x0C, 0, &[&[0; 4], key.as_bytes(), value]),
+        ProtocolName::Text => [format!("VALUE {key} 0 {length}\r\n").as_bytes(), value, b"\r\nEND\r\n"].concat(),
+        ProtocolName::Meta => [format!("VA {length} k{key} O{OPAQUE}\r\n").as_bytes(), value, b"\r\n"].concat(),
+        ProtocolName::Binary => binary(0x0C, 0, &[&[0; 4], key.as_bytes(), value]),
+        ProtocolName::Http => unreachable!(),
     }
 }
 
@@ -42,27 +43,27 @@ fn binary(opcode: u8, status: u16, body: &[&[u8]; 3]) -> Vec<u8> {
     out
 }
 
-fn decode(protocol: Protocol, operation: Operation, input: &[u8]) -> Decoded {
-    protocol.decode(input, &request(operation), OPAQUE, CHECKS)
+fn decode(protocol: ProtocolName, operation: Operation, input: &[u8]) -> Decoded {
+    protocol.of_memcached().unwrap().decode(input, &request(operation), OPAQUE, CHECKS)
 }
 
 #[test]
 fn requests_are_encoded_as_the_protocol_says() {
-    let encoded = |protocol: Protocol, operation| {
+    let encoded = |protocol: ProtocolName, operation| {
         let mut out = Vec::new();
-        protocol.encode(&request(operation), OPAQUE, &mut out);
+        protocol.of_memcached().unwrap().encode(&request(operation), OPAQUE, &mut out);
         out
     };
     let value = value();
-    assert_eq!(encoded(Protocol::Text, Operation::Get), b"get 000000000042\r\n");
-    assert_eq!(encoded(Protocol::Text, Operation::Delete), b"delete 000000000042\r\n");
-    assert_eq!(encoded(Protocol::Text, Operation::Set), [b"set 000000000042 0 60 9\r\n", value.as_slice(), b"\r\n"].concat());
-    assert_eq!(encoded(Protocol::Meta, Operation::Get), b"mg 000000000042 v k O77\r\n");
-    assert_eq!(encoded(Protocol::Meta, Operation::Set), [b"ms 000000000042 9 T60 O77\r\n", value.as_slice(), b"\r\n"].concat());
-    let set = encoded(Protocol::Binary, Operation::Set);
+    assert_eq!(encoded(ProtocolName::Text, Operation::Get), b"get 000000000042\r\n");
+    assert_eq!(encoded(ProtocolName::Text, Operation::Delete), b"delete 000000000042\r\n");
+    assert_eq!(encoded(ProtocolName::Text, Operation::Set), [b"set 000000000042 0 60 9\r\n", value.as_slice(), b"\r\n"].concat());
+    assert_eq!(encoded(ProtocolName::Meta, Operation::Get), b"mg 000000000042 v k O77\r\n");
+    assert_eq!(encoded(ProtocolName::Meta, Operation::Set), [b"ms 000000000042 9 T60 O77\r\n", value.as_slice(), b"\r\n"].concat());
+    let set = encoded(ProtocolName::Binary, Operation::Set);
     assert_eq!(set[..24], [0x80, 1, 0, 12, 8, 0, 0, 0, 0, 0, 0, 29, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(set[24..], [&[0, 0, 0, 0, 0, 0, 0, 60], b"000000000042".as_slice(), &value].concat());
-    assert_eq!(encoded(Protocol::Binary, Operation::Get)[..12], [0x80, 0x0C, 0, 12, 0, 0, 0, 0, 0, 0, 0, 12]);
+    assert_eq!(encoded(ProtocolName::Binary, Operation::Get)[..12], [0x80, 0x0C, 0, 12, 0, 0, 0, 0, 0, 0, 0, 12]);
 }
 
 #[test]
@@ -78,10 +79,11 @@ fn a_value_is_checked_by_key_length_and_bytes() {
             ("000000000042", wrong.clone(), Outcome::WrongBytes),
         ] {
             let input = found(protocol, key, &value);
-            assert_eq!(decode(protocol, Operation::Get, &input), Ok(Some(Reply { bytes: input.len(), outcome })), "{protocol} {key}");
+            assert_eq!(decode(protocol, Operation::Get, &input), Ok(Some(Reply::new(input.len(), outcome))), "{protocol} {key}");
         }
         let input = found(protocol, "000000000042", &wrong);
-        let unchecked = protocol.decode(&input, &request(Operation::Get), OPAQUE, Checks { bytes: false });
+        let memcached = protocol.of_memcached().unwrap();
+        let unchecked = memcached.decode(&input, &request(Operation::Get), OPAQUE, Checks { bytes: false });
         assert_eq!(unchecked.unwrap().unwrap().outcome, Outcome::Hit, "{protocol}");
     }
 }
@@ -104,28 +106,28 @@ fn each_reply_has_its_outcome() {
     let none: &[&[u8]; 3] = &[&[], &[], &[]];
     let text = |line: &str| line.as_bytes().to_vec();
     for (protocol, operation, input, outcome) in [
-        (Protocol::Text, Get, text("END\r\n"), Outcome::Miss),
-        (Protocol::Text, Set, text("STORED\r\n"), Outcome::Done),
-        (Protocol::Text, Set, text("NOT_STORED\r\n"), Outcome::Declined),
-        (Protocol::Text, Delete, text("DELETED\r\n"), Outcome::Done),
-        (Protocol::Text, Delete, text("NOT_FOUND\r\n"), Outcome::Miss),
-        (Protocol::Text, Get, text("SERVER_ERROR out of memory\r\n"), Outcome::ServerError),
-        (Protocol::Text, Get, text("STORED\r\n"), Outcome::WrongReply),
-        (Protocol::Text, Set, found(Protocol::Text, "000000000042", b"x"), Outcome::WrongReply),
-        (Protocol::Meta, Get, text("EN\r\n"), Outcome::Miss),
-        (Protocol::Meta, Set, text("HD O77\r\n"), Outcome::Done),
-        (Protocol::Meta, Set, text("HD O78\r\n"), Outcome::WrongReply),
-        (Protocol::Meta, Set, text("NS O77\r\n"), Outcome::Declined),
-        (Protocol::Meta, Delete, text("NF O77\r\n"), Outcome::Miss),
-        (Protocol::Meta, Delete, text("CLIENT_ERROR bad command\r\n"), Outcome::ServerError),
-        (Protocol::Binary, Get, binary(0x0C, 1, &[&[], &[], b"Not found"]), Outcome::Miss),
-        (Protocol::Binary, Set, binary(1, 0, none), Outcome::Done),
-        (Protocol::Binary, Set, binary(1, 5, none), Outcome::Declined),
-        (Protocol::Binary, Set, binary(1, 0x82, &[&[], &[], b"Out of memory"]), Outcome::ServerError),
-        (Protocol::Binary, Delete, binary(4, 1, none), Outcome::Miss),
-        (Protocol::Binary, Delete, binary(1, 0, none), Outcome::WrongReply),
+        (ProtocolName::Text, Get, text("END\r\n"), Outcome::Miss),
+        (ProtocolName::Text, Set, text("STORED\r\n"), Outcome::Done),
+        (ProtocolName::Text, Set, text("NOT_STORED\r\n"), Outcome::Declined),
+        (ProtocolName::Text, Delete, text("DELETED\r\n"), Outcome::Done),
+        (ProtocolName::Text, Delete, text("NOT_FOUND\r\n"), Outcome::Miss),
+        (ProtocolName::Text, Get, text("SERVER_ERROR out of memory\r\n"), Outcome::ServerError),
+        (ProtocolName::Text, Get, text("STORED\r\n"), Outcome::WrongReply),
+        (ProtocolName::Text, Set, found(ProtocolName::Text, "000000000042", b"x"), Outcome::WrongReply),
+        (ProtocolName::Meta, Get, text("EN\r\n"), Outcome::Miss),
+        (ProtocolName::Meta, Set, text("HD O77\r\n"), Outcome::Done),
+        (ProtocolName::Meta, Set, text("HD O78\r\n"), Outcome::WrongReply),
+        (ProtocolName::Meta, Set, text("NS O77\r\n"), Outcome::Declined),
+        (ProtocolName::Meta, Delete, text("NF O77\r\n"), Outcome::Miss),
+        (ProtocolName::Meta, Delete, text("CLIENT_ERROR bad command\r\n"), Outcome::ServerError),
+        (ProtocolName::Binary, Get, binary(0x0C, 1, &[&[], &[], b"Not found"]), Outcome::Miss),
+        (ProtocolName::Binary, Set, binary(1, 0, none), Outcome::Done),
+        (ProtocolName::Binary, Set, binary(1, 5, none), Outcome::Declined),
+        (ProtocolName::Binary, Set, binary(1, 0x82, &[&[], &[], b"Out of memory"]), Outcome::ServerError),
+        (ProtocolName::Binary, Delete, binary(4, 1, none), Outcome::Miss),
+        (ProtocolName::Binary, Delete, binary(1, 0, none), Outcome::WrongReply),
     ] {
-        let expected = Ok(Some(Reply { bytes: input.len(), outcome }));
+        let expected = Ok(Some(Reply::new(input.len(), outcome)));
         assert_eq!(decode(protocol, operation, &input), expected, "{protocol} {}", String::from_utf8_lossy(&input));
     }
 }
@@ -134,19 +136,19 @@ fn each_reply_has_its_outcome() {
 fn noise_is_detected_within_bounded_input() {
     let long = [b'x'; LINE_BYTES_MAX];
     for (protocol, input) in [
-        (Protocol::Text, b"HELLO\r\n".to_vec()),
-        (Protocol::Text, b"END\n".to_vec()),
-        (Protocol::Text, b"VALUE 000000000042 0 -1\r\n".to_vec()),
-        (Protocol::Text, b"VALUE 000000000042 0 99999999999999999999\r\n".to_vec()),
-        (Protocol::Text, b"VALUE 000000000042 0 1\r\nxxxxxxxxxx".to_vec()),
-        (Protocol::Text, long.to_vec()),
-        (Protocol::Meta, b"XX\r\n".to_vec()),
-        (Protocol::Meta, b"VA\r\n".to_vec()),
-        (Protocol::Meta, b"VA 1 k\r\nxyz".to_vec()),
-        (Protocol::Meta, long.to_vec()),
-        (Protocol::Binary, b"END\r\n".to_vec()),
-        (Protocol::Binary, [&[0x81, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 8], [0u8; 12].as_slice()].concat()),
-        (Protocol::Binary, [&[0x81, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0, 0, 0], [0u8; 12].as_slice()].concat()),
+        (ProtocolName::Text, b"HELLO\r\n".to_vec()),
+        (ProtocolName::Text, b"END\n".to_vec()),
+        (ProtocolName::Text, b"VALUE 000000000042 0 -1\r\n".to_vec()),
+        (ProtocolName::Text, b"VALUE 000000000042 0 99999999999999999999\r\n".to_vec()),
+        (ProtocolName::Text, b"VALUE 000000000042 0 1\r\nxxxxxxxxxx".to_vec()),
+        (ProtocolName::Text, long.to_vec()),
+        (ProtocolName::Meta, b"XX\r\n".to_vec()),
+        (ProtocolName::Meta, b"VA\r\n".to_vec()),
+        (ProtocolName::Meta, b"VA 1 k\r\nxyz".to_vec()),
+        (ProtocolName::Meta, long.to_vec()),
+        (ProtocolName::Binary, b"END\r\n".to_vec()),
+        (ProtocolName::Binary, [&[0x81, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 8], [0u8; 12].as_slice()].concat()),
+        (ProtocolName::Binary, [&[0x81, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0, 0, 0], [0u8; 12].as_slice()].concat()),
     ] {
         assert_eq!(decode(protocol, Operation::Get, &input), Err(Garbage), "{protocol} {}", String::from_utf8_lossy(&input));
     }

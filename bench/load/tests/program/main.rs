@@ -8,4 +8,5 @@ mod accuracy;
 mod agents;
 mod common;
 mod failures;
+mod http;
 mod reports;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The programs of a test's guest: a small memcached and a small control on a host's stack.
+//! The programs of a test's guest: a small memcached, a small web server and a small control on a host's stack.
 
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp;
@@ -9,6 +9,8 @@ use world::clients::{Host, Server};
 const LISTENERS: usize = 40;
 const BUFFER_BYTES: usize = 64 << 10;
 const MEMCACHED: u16 = 11211;
+const HTTP: u16 = 8080;
+const HTTP_LISTENERS: usize = 20;
 const CONTROL: u16 = 5002;
 
 struct Session {
@@ -31,8 +33,8 @@ impl Service {
     pub fn new(server: Server) -> Self {
         let host = Host::new(server.mac, server.address, 77);
         let mut service = Self { host, sessions: Vec::new(), store: BTreeMap::new(), commands: Vec::new() };
-        for place in 0..LISTENERS + 4 {
-            service.listen(if place < LISTENERS { MEMCACHED } else { CONTROL });
+        for (port, listeners) in [(MEMCACHED, LISTENERS), (CONTROL, 4), (HTTP, HTTP_LISTENERS)] {
+            (0..listeners).for_each(|_| service.listen(port));
         }
         service
     }
@@ -53,6 +55,10 @@ impl Service {
             let ends = match session.port {
                 MEMCACHED => {
                     serve_memcached(&mut input, &mut output, &mut self.store);
+                    false
+                }
+                HTTP => {
+                    serve_http(&mut input, &mut output);
                     false
                 }
                 _ => serve_control(&mut input, &mut output, &mut self.commands),
@@ -108,6 +114,30 @@ fn serve_memcached(input: &mut Vec<u8>, output: &mut Vec<u8>, store: &mut BTreeM
                 output.extend(b"STORED\r\n");
             }
             _ => panic!("{line:?}"),
+        }
+    }
+}
+
+/// Answers a POST with its body, and a GET with one of two pages.
+fn serve_http(input: &mut Vec<u8>, output: &mut Vec<u8>) {
+    while let Some(end) = input.windows(4).position(|end| end == b"\r\n\r\n") {
+        let head = String::from_utf8(input[..end].to_vec()).unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).map_or(0, |text| text.parse().unwrap());
+        let whole = end + 4 + length;
+        if input.len() < whole {
+            return;
+        }
+        assert!(head.contains("\r\nHost: 10.0.0.2:8080"), "{head}");
+        let body = input[end + 4..whole].to_vec();
+        input.drain(..whole);
+        let path = head.split(' ').nth(1).unwrap();
+        match (body.is_empty(), path) {
+            (false, _) => {
+                output.extend(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").bytes());
+                output.extend(body);
+            }
+            (true, "/") => output.extend(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nc\r\nHello World\n\r\n0\r\n\r\n"),
+            (true, _) => output.extend(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
         }
     }
 }

@@ -5,6 +5,7 @@ mod guest;
 mod sequence;
 #[path = "../common/service.rs"]
 mod service;
+mod web;
 
 use clap::Parser as _;
 use guest::Guest;

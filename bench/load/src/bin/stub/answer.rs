@@ -14,7 +14,7 @@ pub enum After {
 }
 
 /// Length of the answer with the fault `Endless`: more than neap-load accepts as one reply.
-const ENDLESS_BYTES: usize = 4 << 20;
+pub const ENDLESS_BYTES: usize = 4 << 20;
 
 /// Returns the length of the input's first request and, for a get, its key. None if that request is not complete.
 pub fn request(input: &[u8]) -> Option<(usize, Option<&[u8]>)> {
@@ -44,7 +44,21 @@ pub fn answer(mix: &Mix, key: Option<&[u8]>, fault: Option<Fault>) -> (Vec<u8>, 
         Some(Fault::WrongBytes) => *value.last_mut().expect("values here are not empty") ^= 1,
         _ => {}
     }
-    let mut whole = [b"VALUE ", text.as_slice(), format!(" 0 {}\r\n", value.len()).as_bytes(), &value, b"\r\nEND\r\n"].concat();
+    let whole = [b"VALUE ", text.as_slice(), format!(" 0 {}\r\n", value.len()).as_bytes(), &value, b"\r\nEND\r\n"].concat();
+    match fault {
+        Some(Fault::ServerError) => (b"SERVER_ERROR out of memory\r\n".to_vec(), After::GoOn),
+        Some(Fault::Miss) => (b"END\r\n".to_vec(), After::GoOn),
+        Some(Fault::Endless) => {
+            let mut endless = [b"VALUE ", text.as_slice(), b" 0 999999999\r\n"].concat();
+            endless.resize(endless.len() + ENDLESS_BYTES, b'x');
+            (endless, After::GoOn)
+        }
+        _ => damaged(whole, fault),
+    }
+}
+
+/// Returns the answer and the action after it, for the faults that do not depend on the protocol.
+pub fn damaged(mut whole: Vec<u8>, fault: Option<Fault>) -> (Vec<u8>, After) {
     let half = whole.len() / 2;
     match fault {
         Some(Fault::Close) => (Vec::new(), After::Close),
@@ -54,13 +68,6 @@ pub fn answer(mix: &Mix, key: Option<&[u8]>, fault: Option<Fault>) -> (Vec<u8>, 
         Some(Fault::Half) => {
             whole.truncate(half);
             (whole, After::Close)
-        }
-        Some(Fault::ServerError) => (b"SERVER_ERROR out of memory\r\n".to_vec(), After::GoOn),
-        Some(Fault::Miss) => (b"END\r\n".to_vec(), After::GoOn),
-        Some(Fault::Endless) => {
-            let mut endless = [b"VALUE ", text.as_slice(), b" 0 999999999\r\n"].concat();
-            endless.resize(endless.len() + ENDLESS_BYTES, b'x');
-            (endless, After::GoOn)
         }
         _ => (whole, After::GoOn),
     }

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: BSL-1.0
-//! neap-load-stub: a memcached that is slow or wrong in known ways.
+//! neap-load-stub: a memcached or a web server that is slow or wrong in known ways.
 //!
 //! A load generator's measurements can be checked only against a server that records its own delays. So this server implements the part of
 //! memcached's text protocol that neap-load uses. It answers each get with the value that neap-load expects, and delays, freezes or fails
-//! as its options say.
+//! as its options say. With a preset of HTTP, it is a web server with that preset's page.
 //!
 //! A timer on a busy machine fires late. So the reference is not the requested delay, but the real time from reading a request to writing
 //! its answer. These real delays are printed as JSON on standard output when standard input ends.
 
 mod answer;
+mod http;
 mod server;
 
 use clap::Parser;
 use load::distributions::Distribution;
 use load::limits;
+use load::protocol::http::PRESETS as HTTP_PRESETS;
 use load::workload::Mix;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-/// A memcached that is slow or wrong in known ways; for tests of neap-load.
+/// A memcached or a web server that is slow or wrong in known ways; for tests of neap-load.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "neap-load-stub", version)]
 pub struct Options {
@@ -40,7 +42,7 @@ pub struct Options {
     /// The same seed gives the same delays
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// The preset of the expected values: etc, usr, fixed
+    /// The preset of the expected values: etc, usr, fixed; or of the page: http, hello, study, json
     #[arg(long, default_value = "fixed", value_parser = preset)]
     preset: String,
 }
@@ -49,6 +51,8 @@ pub struct Options {
 pub enum Fault {
     Close,
     Reset,
+    /// Answers with `Connection: close`, and closes. Of HTTP.
+    LastReply,
     /// Never answers again on this connection.
     Stall,
     Garbage,
@@ -58,6 +62,7 @@ pub enum Fault {
     WrongLength,
     WrongBytes,
     ServerError,
+    /// Of HTTP: the status 404.
     Miss,
     /// Sends a value that is longer than neap-load accepts.
     Endless,
@@ -82,7 +87,8 @@ impl FromStr for Freeze {
 }
 
 fn preset(text: &str) -> Result<String, String> {
-    Mix::preset(text).map(|_| text.to_string()).ok_or_else(|| "not a preset".into())
+    let is_known = Mix::preset(text).is_some() || HTTP_PRESETS.contains(&text);
+    is_known.then(|| text.to_string()).ok_or_else(|| "not a preset".into())
 }
 
 fn main() -> ExitCode {

@@ -6,7 +6,7 @@
 //! absence the server was frozen, or the host gave it no core.
 
 use super::answer::{answer, request, After};
-use super::{Fault, Options};
+use super::{http, Fault, Options};
 use load::distributions::Rng;
 use load::recorder::new_histogram;
 use load::workload::Mix;
@@ -47,7 +47,8 @@ struct Client {
 
 struct Server<'w> {
     options: &'w Options,
-    mix: Mix,
+    /// Of memcached; None: the server speaks HTTP.
+    mix: Option<Mix>,
     rng: Rng,
     began: Instant,
     poll: OwnedFd,
@@ -80,7 +81,7 @@ pub fn serve(options: &Options) -> io::Result<Value> {
     println!("listening on {}", listener.local_addr()?);
     let mut server = Server {
         options,
-        mix: Mix::preset(&options.preset).expect("the words were checked"),
+        mix: Mix::preset(&options.preset),
         rng: Rng::seed_from_u64(options.seed),
         began: Instant::now(),
         poll,
@@ -191,7 +192,9 @@ impl Server<'_> {
         client.input.extend_from_slice(&buffer[..bytes]);
         let came_ns = self.began.elapsed().as_nanos() as u64;
         let mut used = 0;
-        while let Some((length, key)) = request(&client.input[used..]) {
+        loop {
+            let input = &client.input[used..];
+            let Some((length, asked)) = (if self.mix.is_some() { request(input) } else { http::request(input) }) else { break };
             self.requests += 1;
             if self.requests == 1 {
                 self.first_request_ns = came_ns;
@@ -199,7 +202,10 @@ impl Server<'_> {
             }
             let fault: Option<Fault> = self.options.fault.filter(|_| self.requests % self.options.every == 0);
             self.faults += u64::from(fault.is_some());
-            let (bytes, after) = answer(&self.mix, key, fault);
+            let (bytes, after) = match &self.mix {
+                Some(mix) => answer(mix, asked, fault),
+                None => http::answer(&self.options.preset, asked.unwrap_or_default(), fault),
+            };
             used += length;
             let delay_ns = (self.options.delay_us.draw(&mut self.rng).max(0.0) * 1000.0) as u64;
             // The answers of a connection are sent in the order of the requests.

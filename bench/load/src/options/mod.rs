@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The command line, and the load that it describes.
 
+mod http;
+
 use crate::agent::PaceOrder;
 use crate::arrivals::{self, Course, Process};
 use crate::connection::{ConnectionSettings, Transport};
 use crate::distributions::{self, Distribution};
-use crate::protocol::{Checks, Protocol};
+use crate::protocol::{self, Checks, Protocol, ProtocolName};
 use crate::reach;
 use crate::run::{Load, Measuring, Pace, Run};
 use crate::search::{Promise, Scan};
 use crate::server_log::LogFrom;
 use crate::workload::{Mix, Popularity};
 use clap::Parser;
+use http::{HttpWords, Target};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 const DEFAULT_PORT: u16 = 11211;
+const HTTP_PORT: u16 = 80;
+const SECONDS: f64 = 5.0;
+/// The longest window of a run that ends after a number of requests.
+const SECONDS_MAX: f64 = 3600.0;
 const SECOND_NS: f64 = 1e9;
 /// Time-out of a connection attempt to one address of a host name.
 const CONNECT_TIME_OUT: Duration = Duration::from_secs(2);
@@ -35,19 +42,20 @@ pub struct AgentOptions {
     pub listen: String,
 }
 
-/// Offers load to a memcached and measures the latency of each request.
+/// Offers load to a memcached or a web server and measures the latency of each request.
 ///
 /// Latency counts from the intended send time of a request. Without --rate, --rate-file, --trace, --scan, --search or --closed the rate is
 /// 1000 requests a second. Progress is printed to standard error, the table to standard output.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "neap-load", version, max_term_width = 120, after_help = AGENT_HELP)]
 pub struct Options {
-    /// The server, HOST or HOST:PORT (11211)
+    /// The server: HOST or HOST:PORT (11211, of http 80), or http://HOST[:PORT][/PATH]
     pub server: String,
 
-    /// Sizes, mix and arrivals as published: etc, usr; or fixed (key 30 bytes, value 200 bytes)
-    #[arg(long, default_value = "fixed", value_parser = preset)]
-    pub preset: String,
+    /// Of memcached: sizes, mix and arrivals as published: etc, usr; or fixed (key 30 bytes, value 200 bytes), the default. Of http: hello,
+    /// study (100,000 requests in a closed loop, replies of 148 bytes), json (POST); or http (any page), the default with --protocol http
+    #[arg(long, value_parser = preset)]
+    pub preset: Option<String>,
     /// Number of keys
     #[arg(long, value_name = "N")]
     pub keys: Option<u64>,
@@ -67,9 +75,11 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS")]
     pub expiry: Option<u32>,
 
-    /// Protocol: text, meta, binary
-    #[arg(long, default_value = "text")]
-    pub protocol: Protocol,
+    /// Protocol: text, meta, binary; http. The default is that of the preset: text or http
+    #[arg(long)]
+    pub protocol: Option<ProtocolName>,
+    #[command(flatten)]
+    pub http: HttpWords,
     /// Use UDP instead of TCP
     #[arg(long)]
     pub udp: bool,
@@ -122,9 +132,13 @@ pub struct Options {
     /// Seconds of load before the measured window
     #[arg(short = 'w', long, value_name = "SECONDS", default_value = "1", value_parser = not_negative)]
     pub warm_up: f64,
-    /// Seconds of the measured window
-    #[arg(short = 's', long, value_name = "SECONDS", default_value = "5", value_parser = positive)]
-    pub seconds: f64,
+    /// Seconds of the measured window (5)
+    #[arg(short = 's', long, value_name = "SECONDS", value_parser = positive)]
+    pub seconds: Option<f64>,
+    /// The window ends after this number of requests, in place of --seconds
+    #[arg(long, value_name = "N", conflicts_with_all = ["seconds", "rate_file", "trace", "measure_connections"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
+    pub requests: Option<u64>,
     /// Do not store the keys before the run: they are already there
     #[arg(long)]
     pub no_preload: bool,
@@ -171,7 +185,8 @@ pub struct Options {
 }
 
 fn preset(text: &str) -> Result<String, String> {
-    Mix::preset(text).map(|_| text.to_string()).ok_or_else(|| format!("known are {}", crate::workload::PRESETS.join(", ")))
+    let known = [&crate::workload::PRESETS[..], &protocol::http::PRESETS].concat();
+    known.contains(&text).then(|| text.to_string()).ok_or_else(|| format!("known are {}", known.join(", ")))
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {
@@ -204,8 +219,17 @@ fn nanoseconds(seconds: f64) -> u64 {
 }
 
 impl Options {
+    pub fn is_http(&self) -> bool {
+        self.protocol.map_or_else(|| self.names_http(), |protocol| protocol == ProtocolName::Http)
+    }
+
+    fn preset(&self) -> &str {
+        self.preset.as_deref().unwrap_or(if self.is_http() { protocol::http::PRESETS[0] } else { crate::workload::PRESETS[0] })
+    }
+
+    /// Of memcached. An HTTP load has its mix from its page.
     pub fn mix(&self) -> Mix {
-        let preset = Mix::preset(&self.preset).unwrap_or_else(|| unreachable!("the command line has checked it"));
+        let preset = Mix::preset(self.preset()).or_else(|| Mix::preset(crate::workload::PRESETS[0])).unwrap_or_else(|| unreachable!());
         Mix {
             keys: self.keys.unwrap_or(preset.keys),
             popularity: self.popularity.unwrap_or(preset.popularity),
@@ -218,7 +242,7 @@ impl Options {
 
     /// Returns the arrival process. ETC's published gaps are generalised Pareto; the other presets have exponential gaps.
     pub fn process(&self) -> Process {
-        let usual = if self.preset == "etc" { Process::Pareto(arrivals::ETC_GAPS) } else { Process::Exponential };
+        let usual = if self.preset() == "etc" { Process::Pareto(arrivals::ETC_GAPS) } else { Process::Exponential };
         self.arrivals.clone().unwrap_or(usual)
     }
 
@@ -233,7 +257,16 @@ impl Options {
 
     /// `share`: this program's index among the programs that generate load, and the number of these programs.
     pub fn load(&self, share: (u64, u64)) -> Result<Load, String> {
-        let mix = self.mix();
+        self.check_protocol()?;
+        let target = Target::parse(&self.server)?;
+        let (protocol, mix) = match self.protocol.unwrap_or(ProtocolName::Text).of_memcached().filter(|_| !self.is_http()) {
+            Some(protocol) => (protocol, self.mix()),
+            None => {
+                let page = protocol::http::Page::new(&self.page_words(&target), target.authority)?;
+                let mix = page.mix();
+                (Protocol::Http(Arc::new(page)), mix)
+            }
+        };
         if mix.keys == 0 {
             return Err("--keys 0: a workload needs at least one key".into());
         }
@@ -242,9 +275,9 @@ impl Options {
         }
         Ok(Load {
             settings: ConnectionSettings {
-                server: address(&self.server)?,
+                server: address(target.authority, if self.is_http() { HTTP_PORT } else { DEFAULT_PORT })?,
                 transport: if self.udp { Transport::Udp } else { Transport::Tcp },
-                protocol: self.protocol,
+                protocol,
                 checks: Checks { bytes: self.check_bytes },
                 depth: self.depth as usize,
             },
@@ -266,22 +299,31 @@ impl Options {
 
     /// Returns the command line with which an agent generates this load. It omits the measuring client, which belongs to the master.
     pub fn for_agents(&self) -> Vec<String> {
-        let (mix, process) = (self.mix(), self.process());
         let mut words = vec![self.server.clone()];
         let mut word = |name: &str, value: String| words.push(format!("--{name}={value}"));
-        word("keys", mix.keys.to_string());
-        word("popularity", mix.popularity.to_string());
-        word("key-size", mix.key_size.to_string());
-        word("value-size", mix.value_size.to_string());
-        word("update", mix.update_ratio.to_string());
-        word("expiry", mix.expiry_s.to_string());
-        word("protocol", self.protocol.to_string());
-        word("arrivals", process.to_string());
+        if self.is_http() {
+            word("protocol", ProtocolName::Http.to_string());
+            word("preset", self.preset().to_string());
+            self.http.for_agents(&mut word);
+        } else {
+            let mix = self.mix();
+            word("keys", mix.keys.to_string());
+            word("popularity", mix.popularity.to_string());
+            word("key-size", mix.key_size.to_string());
+            word("value-size", mix.value_size.to_string());
+            word("update", mix.update_ratio.to_string());
+            word("expiry", mix.expiry_s.to_string());
+            word("protocol", self.protocol.unwrap_or(ProtocolName::Text).to_string());
+        }
+        word("arrivals", self.process().to_string());
         word("connections", self.agent_connections.to_string());
         word("threads", self.threads.to_string());
         word("depth", self.depth.to_string());
         word("warm-up", self.warm_up.to_string());
-        word("seconds", self.seconds.to_string());
+        match self.requests() {
+            Some(requests) => word("requests", requests.to_string()),
+            None => word("seconds", self.seconds.unwrap_or(SECONDS).to_string()),
+        }
         word("seed", self.seed.to_string());
         word("time-out", self.time_out.to_string());
         for (name, is_set) in [("udp", self.udp), ("check-bytes", self.check_bytes), ("busy", self.busy)] {
@@ -308,7 +350,7 @@ impl Options {
             (Some(rate), _, _) => PaceOrder::Rate(rate),
             (None, Some(file), _) => PaceOrder::Course(read(file)?),
             (None, None, Some(file)) => PaceOrder::Trace(read(file)?),
-            (None, None, None) if self.closed => PaceOrder::Closed,
+            (None, None, None) if self.is_closed() => PaceOrder::Closed,
             (None, None, None) => PaceOrder::Rate(self.rate.unwrap_or(1000.0)),
         })
     }
@@ -318,9 +360,11 @@ impl Options {
             Some(file) => format!("{}: {why}", file.display()),
             None => why,
         };
+        let requests = self.requests();
+        let window_ns = nanoseconds(if requests.is_some() { SECONDS_MAX } else { self.seconds.unwrap_or(SECONDS) });
         let (pace, measured_ns) = match order {
             PaceOrder::Rate(rate) if !(rate.is_finite() && *rate > 0.0) => return Err(format!("a rate of {rate} is invalid")),
-            PaceOrder::Rate(rate) => (Pace::Rate(self.process(), *rate), nanoseconds(self.seconds)),
+            PaceOrder::Rate(rate) => (Pace::Rate(self.process(), *rate), window_ns),
             PaceOrder::Course(text) => {
                 let course = Course::parse(text).map_err(|why| named(&self.rate_file, why))?;
                 let seconds = course.seconds();
@@ -331,11 +375,11 @@ impl Options {
                 let last_ns = lines.last().map_or(0, |line| line.at_ns);
                 (Pace::Trace(Arc::new(lines)), last_ns + 1)
             }
-            PaceOrder::Closed => (Pace::Closed, nanoseconds(self.seconds)),
+            PaceOrder::Closed => (Pace::Closed, window_ns),
         };
         // A rate file and a trace are measured from their beginning to their end, without a warm-up.
         let whole = matches!(pace, Pace::Course(_) | Pace::Trace(_));
-        Ok(Run { pace, warm_up_ns: if whole { 0 } else { nanoseconds(self.warm_up) }, measured_ns })
+        Ok(Run { pace, warm_up_ns: if whole { 0 } else { nanoseconds(self.warm_up) }, measured_ns, requests })
     }
 
     pub fn time_out_ns(&self) -> u64 {
@@ -355,12 +399,12 @@ impl Run {
     }
 }
 
-/// Resolves HOST, HOST:PORT or [IPv6]:PORT. Of several addresses, chooses the first that answers, or the first of all if none answers.
-fn address(text: &str) -> Result<std::net::SocketAddr, String> {
+/// Resolves HOST, HOST:PORT or [IPv6]:PORT. `port`: if there is none. Of several addresses, chooses the first that answers, or the first of all if none answers.
+fn address(text: &str, port: u16) -> Result<std::net::SocketAddr, String> {
     let with_port = if text.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_ipv6()) {
-        format!("[{text}]:{DEFAULT_PORT}")
+        format!("[{text}]:{port}")
     } else if text.starts_with('[') && !text.contains("]:") || !text.contains(':') {
-        format!("{text}:{DEFAULT_PORT}")
+        format!("{text}:{port}")
     } else {
         text.to_string()
     };
@@ -373,74 +417,4 @@ fn address(text: &str) -> Result<std::net::SocketAddr, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options(line: &str) -> Result<Options, clap::Error> {
-        Options::try_parse_from(std::iter::once("neap-load").chain(line.split_whitespace()))
-    }
-
-    #[test]
-    fn single_options_override_a_preset() {
-        let options = options("127.0.0.1 --preset etc --keys 50 --update 30:1 --value-size 64").unwrap();
-        let mix = options.mix();
-        assert_eq!((mix.keys, mix.value_size.to_string(), mix.update_ratio), (50, "fixed:64".into(), 1.0 / 31.0));
-        assert_eq!(mix.key_size.to_string(), "gev:30.7984:8.20449:0.078688");
-        assert_eq!(options.process(), Process::Pareto(arrivals::ETC_GAPS));
-    }
-
-    #[test]
-    fn conflicting_paces_and_invalid_values_are_refused() {
-        for line in [
-            "",
-            "h --rate 0",
-            "h --rate 5 --closed",
-            "h --scan 1:2:1 --search p99<5us",
-            "h --scan 5:1:1",
-            "h --preset mixed",
-            "h --update 2",
-            "h --update 0:0",
-            "h --depth 0",
-            "h --threads 0",
-            "h --seconds 0",
-            "h --seconds nan",
-            "h --protocol json",
-            "h --control-token-file f",
-            "h --log-from warm-up",
-            "h --control c:1 --log-from lunch",
-            "h --frobnicate",
-        ] {
-            assert!(options(line).is_err(), "{line}");
-        }
-    }
-
-    #[test]
-    fn the_port_of_an_address_is_optional() {
-        assert_eq!(address("127.0.0.1").unwrap().to_string(), "127.0.0.1:11211");
-        assert_eq!(address("127.0.0.1:5").unwrap().to_string(), "127.0.0.1:5");
-        assert_eq!(address("::1").unwrap().to_string(), "[::1]:11211");
-        assert_eq!(address("[::1]").unwrap().to_string(), "[::1]:11211");
-        assert_eq!(address("[::1]:9").unwrap().to_string(), "[::1]:9");
-        assert!(address("127.0.0.1:many").is_err());
-    }
-
-    #[test]
-    fn an_agent_loads_as_its_master_would() {
-        let line =
-            "127.0.0.1 --preset etc --keys 50 --popularity zipf:1.2 --agents a:1,b:2 --measure-connections 32 -d 4 -t 2 --seed 9 --udp \
-                    --protocol binary --arrivals bursts:8 --agent-connections 24 -s 3.5 --json j --histogram h --control c:1";
-        let master = options(line).unwrap();
-        let words = master.for_agents();
-        let agent = Options::try_parse_from(std::iter::once("neap-load".to_string()).chain(words)).unwrap();
-        assert!(agent.refuse_files().is_ok() && master.refuse_files().is_err());
-        let (ours, theirs) = (master.load((0, 2)).unwrap(), agent.load((0, 2)).unwrap());
-        assert_eq!((ours.mix, ours.seed, ours.threads), (theirs.mix, theirs.seed, theirs.threads));
-        assert_eq!(format!("{:?}", ours.settings), format!("{:?}", theirs.settings));
-        assert_eq!((agent.process(), agent.seconds, agent.warm_up), (master.process(), 3.5, master.warm_up));
-        // The master has only the connections of the measuring client.
-        assert_eq!((ours.connections, theirs.connections), (0, 24));
-        assert_eq!((ours.measuring.map(|client| client.connections), theirs.measuring.map(|client| client.connections)), (Some(32), None));
-        assert_eq!((master.loaders(), options("h --agents a:1 -c 4").unwrap().loaders()), (2, 2));
-        assert!(options("h -c 0").unwrap().load((0, 1)).is_err());
-    }
-}
+mod tests;
