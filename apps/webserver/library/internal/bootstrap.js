@@ -49,3 +49,6 @@ lazyAll(['Event', 'EventTarget', 'CustomEvent', 'AbortController', 'AbortSignal'
 
 // For code that other code evaluates with import(): it finds its files by the loader of the application.
 require('internal/modules');
+
+// Buffer functions, streams and fetch classes of the web: getters that load their module at the first use.
+require('_bootstrap');
