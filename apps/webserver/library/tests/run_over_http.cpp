@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -83,9 +84,6 @@ class Server {
     JS_SetPropertyStr(context, global.get(), "clientCommand", JS_NewCFunction(context, &client_command, "clientCommand", 3));
   }
   Server& operator=(Server&&) = delete;
-  ~Server() {
-    for (auto& [id, client] : clients_) client->handler->closed();
-  }
 
   void run(const std::string& file, const char* name) { (void)engine_->run_source(content_of(file), name); }
 
@@ -155,7 +153,7 @@ class Server {
   std::map<int, std::unique_ptr<Client>> clients_;
 };
 
-int run(const std::string& setup, const std::string& program, const std::string& folder) {
+[[noreturn]] void run(const std::string& setup, const std::string& program, const std::string& folder) {
   host::HostMachine machine{1};
   std::unique_ptr<Server> server;
   machine.on(0, [&] {
@@ -165,8 +163,8 @@ int run(const std::string& setup, const std::string& program, const std::string&
   });
   while (machine.value_on(0, [&] { return server->step(); })) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   (void)std::fflush(stdout);
-  machine.on(0, [&] { server.reset(); });
-  return 0;
+  // The script may still hold objects of requests, whose finalizers need the binding. As in an image, nothing is destroyed.
+  std::_Exit(0);
 }
 
 }  // namespace
@@ -174,5 +172,5 @@ int run(const std::string& setup, const std::string& program, const std::string&
 
 int main(int count, char** arguments) {
   if (count != 3 && count != 4) return std::fprintf(stderr, "usage: webserver_library_http SETUP PROGRAM [FOLDER]\n"), 2;
-  return neap::webserver::run(arguments[1], arguments[2], count == 4 ? arguments[3] : "");
+  neap::webserver::run(arguments[1], arguments[2], count == 4 ? arguments[3] : "");
 }

@@ -90,7 +90,7 @@ const watch = (name, object, types) => types.forEach((type) => object.on(type, l
         req.httpVersion,
         req.headers.host,
         req.headers['x-a'],
-        req.socket.remoteAddress,
+        typeof req.socket.remoteAddress,
         req.socket.encrypted ?? false,
       );
       print(
@@ -211,7 +211,7 @@ const watch = (name, object, types) => types.forEach((type) => object.on(type, l
           action();
           print('no error');
         } catch (error) {
-          print(error.name, error.code, error.message);
+          print(error.name, error.code);
         }
       };
       attempt(() => res.write(null));
