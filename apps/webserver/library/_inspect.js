@@ -2,8 +2,8 @@
 // inspect: a value as text for people.
 //
 // The text is that of Node for the values that programs log: plain and class objects, arrays, maps, sets, typed arrays, functions, errors,
-// boxed values, circular references. Colours are not supported; the option is accepted. Of a
-// proxy, the target is shown.
+// boxed values, circular references. Colours are not supported; the option is accepted. Of a proxy,
+// the target is shown.
 'use strict';
 
 const { isError, isPromise, isProxy, getPromiseDetails, proxyDetails, typedArrayName, classOf } = require('_types');
