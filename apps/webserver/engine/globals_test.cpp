@@ -66,6 +66,22 @@ TEST(Globals, UrlSearchParams) {
             "");
 }
 
+TEST(Globals, ModuleUrl) {
+  EXPECT_EQ(differences(R"JS(
+    const url = require('node:url');
+    check([url.URL === URL, url.URLSearchParams === URLSearchParams], [true, true]);
+    check(url.fileURLToPath('file:///a%20b/c.js'), '/a b/c.js'); check(url.pathToFileURL('/a b/100%#?.js').href, 'file:///a%20b/100%25%23%3F.js');
+    fails(() => url.fileURLToPath('http://x/'), 'ERR_INVALID_URL_SCHEME'); fails(() => url.fileURLToPath('file:///a%2Fb'), 'ERR_INVALID_FILE_URL_PATH');
+    fails(() => url.fileURLToPath('file://host/a'), 'ERR_INVALID_FILE_URL_HOST'); fails(() => url.fileURLToPath(5), 'ERR_INVALID_ARG_TYPE');
+    check(url.format(new URL('http://u:p@xn--mnchen-3ya.de/?q#h'), { auth: false, fragment: false, search: false, unicode: true }), 'http://m\u00fcnchen.de/');
+    check(url.domainToASCII('m\u00fcnchen.de'), 'xn--mnchen-3ya.de'); check(url.domainToUnicode('xn--mnchen-3ya.de'), 'm\u00fcnchen.de');
+    check({ ...url.urlToHttpOptions(new URL('http://a:b%20c@x:8/p?q=1#h')) }, { protocol: 'http:', hostname: 'x', hash: '#h', search: '?q=1', pathname: '/p',
+          path: '/p?q=1', href: 'http://a:b%20c@x:8/p?q=1#h', port: 8, auth: 'a:b c' });
+    check(url.parse('/path?x=1', true).query.x, '1');
+  )JS"),
+            "");
+}
+
 TEST(Globals, TextEncoderAndDecoder) {
   EXPECT_EQ(differences(R"JS(
     const list = (bytes) => [...bytes];
@@ -134,7 +150,7 @@ TEST(Globals, TextBindingsOfBuffer) {
   EXPECT_EQ(differences(R"JS(
     check([btoa('a\xff'), atob('Yf8='), performance.now() > 0, performance.timeOrigin >= 0, global === globalThis, typeof queueMicrotask], ['Yf8=', 'a\xff', true, true, true, 'function']);
     check(new Date(0).getTimezoneOffset(), 0);
-    if (require('module').builtinModules.includes('buffer')) {
+    {
       for (const [encoding, text] of Object.entries({ utf8: 'é€😀', latin1: 'é', hex: '00ff', base64: 'AAECAw==', base64url: '_-8', utf16le: '€😀' })) {
         check(Buffer.from(text, encoding).toString(encoding), text);
       }
