@@ -11,7 +11,9 @@ function fileURLToPath(url) {
   else if (!(url instanceof URL)) throw argumentType('path', ['string', 'URL'], url);
   if (url.protocol !== 'file:') throw withCode(TypeError, 'ERR_INVALID_URL_SCHEME', 'The URL must be of scheme file');
   if (url.hostname !== '') throw withCode(TypeError, 'ERR_INVALID_FILE_URL_HOST', 'File URL host must be "localhost" or empty on neap');
-  if (/%2f/i.test(url.pathname)) throw withCode(TypeError, 'ERR_INVALID_FILE_URL_PATH', 'File URL path must not include encoded / characters');
+  if (/%2f/i.test(url.pathname)) {
+    throw withCode(TypeError, 'ERR_INVALID_FILE_URL_PATH', 'File URL path must not include encoded / characters');
+  }
   return decodeURIComponent(url.pathname);
 }
 

@@ -33,7 +33,8 @@ function lazyAll(names, module) {
 }
 
 define('global', globalThis);
-for (const name of ['setTimeout', 'setInterval', 'setImmediate', 'clearTimeout', 'clearInterval', 'clearImmediate']) define(name, timers[name]);
+for (const name of ['setTimeout', 'setInterval', 'setImmediate',
+'clearTimeout', 'clearInterval', 'clearImmediate']) define(name, timers[name]);
 
 lazy('process', () => require(present.has('process') ? 'process' : 'internal/process'));
 lazy('console', () => {

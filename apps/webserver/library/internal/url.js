@@ -300,4 +300,5 @@ for (const each of [URL, URLSearchParams]) {
   }
 }
 
-module.exports = { URL, URLSearchParams, domainToASCII: (domain) => binding.domainToASCII(`${domain}`), domainToUnicode: (domain) => binding.domainToUnicode(`${domain}`) };
+module.exports = { URL, URLSearchParams, domainToASCII: (domain) => binding.domainToASCII(`${domain}`),
+domainToUnicode: (domain) => binding.domainToUnicode(`${domain}`) };
