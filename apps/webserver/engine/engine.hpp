@@ -90,6 +90,8 @@ class Engine {
   [[nodiscard]] const EngineOptions& options() const noexcept { return options_; }
   [[nodiscard]] const Archive& scripts() const noexcept { return scripts_; }
 
+  /// The function `internalBinding(name)`, for the library's scripts and for tests.
+  static JSValue internal_binding(JSContext* context, JSValueConst self, int count, JSValueConst* arguments);
   /// MUST be called before a script asks for the binding. A second function of one name replaces the first.
   void add_binding(std::string name, BindingFill fill);
 
@@ -189,7 +191,6 @@ class Engine {
   static std::size_t near_limit(JSRuntime* runtime, void* engine);
   JSValue binding(std::string_view name);
   JSValue new_internal_binding() noexcept;
-  static JSValue internal_binding(JSContext* context, JSValueConst self, int count, JSValueConst* arguments);
 
   JSRuntime* runtime_ = nullptr;
   JSContext* context_ = nullptr;

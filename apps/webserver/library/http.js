@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: BSL-1.0
 // The module `http`: a server. There is no client.
 //
-// `request`, `get` and connections of an Agent throw ERR_METHOD_NOT_IMPLEMENTED. An Agent can be made, because libraries make one when they are loaded.
+// `request`, `get` and connections of an Agent throw ERR_METHOD_NOT_IMPLEMENTED. An Agent can be made, because libraries make one when they
+// are loaded.
 'use strict';
 
 const EventEmitter = require('events');
 const { IncomingMessage, wrapNativeDestroy } = require('_http_incoming');
 const { OutgoingMessage, ServerResponse } = require('_http_outgoing');
-const { Server, dispatch } = require('_http_server');
+const { Server } = require('_http_server');
 const { withCode, notImplemented, checkInteger } = require('_errors');
 const { STATUS_CODES, METHODS } = require('_http_names');
 
 const binding = internalBinding('http');
-binding.install({ IncomingMessage, ServerResponse, dispatch });
+binding.install({ IncomingMessage, ServerResponse });
 wrapNativeDestroy();
 
 const token = /^[\^_`a-zA-Z\-0-9!#$%&'*+.|~]+$/;
