@@ -165,7 +165,10 @@ def _sites(addresses: Sequence[int], image: Path) -> list[Site]:
 
 
 def _site(lines: Sequence[str]) -> Site:
-    found = [Site(function.replace(ANONYMOUS, "").split("(")[0], _within(place.rpartition(":")[0])) for function, place in zip(lines[::2], lines[1::2])]
+    found = [
+        Site(function.replace(ANONYMOUS, "").split("(")[0], _within(place.rpartition(":")[0]))
+        for function, place in zip(lines[::2], lines[1::2])
+    ]
     return next((site for site in found if not SHARED.search(site.file)), found[-1])
 
 
