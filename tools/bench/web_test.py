@@ -10,7 +10,7 @@ from tools import load
 from tools.bench import Benchmark, bench, web
 from tools.bench.request import Cost
 from tools.bench.rows import Selection
-from tools.errors import UsageError
+from tools.errors import Failure, UsageError
 from tools.model import experiment, linux
 
 
@@ -48,6 +48,9 @@ def test_rows_stand_beside_their_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     (row,) = web.rows(Selection(["depth_4"], with_linux=True))
     assert (row.value, row.peer, row.peer_is) == (7000, 90_000, web.LINUX)
+    monkeypatch.setattr(web.request, "cost", lambda _load, _system, _layers: Cost(7000, 0, 1000, 1000.0, None))
+    with pytest.raises(Failure, match="hello.1: the server cannot keep up with a burst every 250 us"):
+        web.rows(Selection(["hello.1"]))
     with pytest.raises(UsageError, match="no row is named get"):
         web.rows(Selection(["get"]))
 
