@@ -149,6 +149,7 @@ def _parser() -> Parser:
     run.add_argument("--seed", type=int, metavar="N", help="of --model: equal seeds give equal runs (1)")
     run.add_argument("--smt", action="store_true", help="of --model: two threads on each core; --cores counts the threads")
     run.add_argument("--fault", dest="faults", action="append", default=[], metavar="WORDS", help="of --model: a fault; repeatable")
+    run.add_argument("--script", metavar="PATH", help="of webserver: a script, or a folder with its packages (docs/webserver.md)")
     run.add_argument("--record", metavar="DIR", help="of --model: keep the run there for `./neap replay DIR`")
     run.add_argument("--gdb", dest="debugger", action="store_true", help="gdb in this terminal, with commands for cores, events and timers")
     run.add_argument("--trace", type=int, metavar="CORE", help="write the functions that a core called last to trace-CORE.txt")

@@ -18,7 +18,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools import build, debugger, emulated_cpu, load, machine, outside, packages, process, progress, qemu, toolchain, trace, vfio
+from tools import (
+    build,
+    debugger,
+    emulated_cpu,
+    load,
+    machine,
+    outside,
+    packages,
+    process,
+    progress,
+    qemu,
+    toolchain,
+    trace,
+    vfio,
+    web_archive,
+)
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.foreign import shown_lines
 from tools.machine_registry import CONTROL_PORT
@@ -64,6 +79,7 @@ class Options:
     smt: bool = False
     record: str | None = None
     faults: Sequence[str] = ()
+    script: str | None = None
 
 
 def run(options: Options) -> int:
@@ -88,8 +104,14 @@ def run(options: Options) -> int:
             raise UsageError("--load and --gdb: a machine that waits for a debugger does not answer", "leave one of them out")
         if options.vfio is not None:
             raise UsageError("--load: no port of this host leads to a real card", "./neap load HOST:PORT, from a machine on its network")
-    if options.model is not None:
-        return _run_modelled(options, folder)
+    with web_archive.modules(options.application, options.script) as modules:
+        if options.model is not None:
+            return _run_modelled(options, folder, modules)
+        return _run_in_real_time(options, folder, modules)
+
+
+def _run_in_real_time(options: Options, folder: Path | None, modules: Sequence[Path]) -> int:
+    """Checks the options of a machine in real time, and runs it."""
     for name, given in (("--record", options.record is not None), ("--fault", bool(options.faults)), ("--smt", options.smt)):
         if given:
             raise UsageError(f"{name} belongs to --model", "./neap run memcached --model e5-2690 --load etc --rate 100000")
@@ -116,15 +138,15 @@ def run(options: Options) -> int:
         emulated_cpu.require(options.cpu, qemu.command())
     require_build_packages()
     try:
-        return _run_on(options, folder, card, accelerator, forwards)
+        return _run_on(options, folder, card, accelerator, forwards, modules)
     except machine.AcceleratorError as error:
         if options.accelerator != "auto":
             raise
         progress.say(f"neap: {error.message}; starting over with emulated cores (tcg)")
-    return _run_on(options, folder, card, "tcg", forwards)
+    return _run_on(options, folder, card, "tcg", forwards, modules)
 
 
-def _run_modelled(options: Options, folder: Path | None) -> int:
+def _run_modelled(options: Options, folder: Path | None, modules: Sequence[Path]) -> int:
     """Runs an application on one modelled machine or two (tools/model). Prints the figures, and writes a load's to --load-out's folder."""
     from tools.model import cpu_model, experiment, linux, pair, plugin, record, wakeup
 
@@ -184,6 +206,8 @@ def _run_modelled(options: Options, folder: Path | None) -> int:
         linux.check(options.arguments, cpu_model.load(options.model))
     out = options.load.out
     if options.record is not None:
+        if modules:
+            raise UsageError("--record keeps no script", "leave --script out, or --record: equal settings and seeds give equal runs")
         if is_linux:
             raise UsageError("--record is for Neap's images, not for Linux", "leave --record out: equal settings and seeds give equal runs")
         if out is not None:
@@ -196,10 +220,18 @@ def _run_modelled(options: Options, folder: Path | None) -> int:
         system = experiment.System(*linux.image(linux.APPLICATIONS[options.application]))
         return experiment.show(wanted, options.application, system, options.load.out)
     with _built(options.application, folder, "image-debug" if options.debug else "image", prepare) as application:
-        return experiment.show(wanted, application.name, application.image, out, as_record=options.record is not None)
+        system = experiment.System(application.image, modules=modules) if modules else application.image
+        return experiment.show(wanted, application.name, system, out, as_record=options.record is not None)
 
 
-def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accelerator: str, forwards: Sequence[tuple[int, int]]) -> int:
+def _run_on(
+    options: Options,
+    folder: Path | None,
+    card: vfio.Card | None,
+    accelerator: str,
+    forwards: Sequence[tuple[int, int]],
+    modules: Sequence[Path],
+) -> int:
     """Runs one machine, from the build of its image to the machine's end."""
     forwards = list(forwards)
     preset = "image-debug" if options.debug else "image"
@@ -238,6 +270,7 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
                 accelerator=accelerator,
                 cpu=options.cpu or emulated_cpu.DEFAULT,
                 qemu_options=qemu_options,
+                modules=modules,
                 debugger=options.debugger,
                 on_line=console.show,
             )

@@ -7,10 +7,12 @@ PATH is a script or a folder. If a package.json is in the script's folder or abo
 Without a package.json, a script is packed with the files that it names by relative paths, and those that they name.
 """
 
+import contextlib
 import json
 import os
 import re
 import struct
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -29,6 +31,22 @@ PACKAGE = "package.json"
 ENTRIES = ("index.js", "index.mjs", "index.cjs", "server.js", "server.mjs")
 _NAMED = re.compile(r"""(?:\brequire\s*\(\s*|\bimport\s*\(\s*|\bfrom\s*|\bimport\s+)(["'])(\.{1,2}/[^"'\n]{1,500})\1""")
 _SUFFIXES = ("", ".js", ".mjs", ".cjs", ".json", "/index.js")
+
+
+@contextlib.contextmanager
+def modules(application: str, script: str | None) -> Iterator[list[Path]]:
+    """Packs the script of `--script`, if one is given, into a file that exists within the `with` block. Raises UsageError if the
+    application takes none."""
+    if script is None:
+        yield []
+        return
+    if application != APPLICATION:
+        raise UsageError(f"--script is for {APPLICATION}, {application} has none")
+    block = of(Path(script))
+    with tempfile.TemporaryDirectory(prefix="neap-script-") as folder:
+        path = Path(folder) / "script.neaparc"
+        path.write_bytes(block)
+        yield [path]
 
 
 def of(path: Path) -> bytes:

@@ -24,6 +24,31 @@ std::int64_t unix_seconds() noexcept {
   return static_cast<std::int64_t>((boot_ns + machine::now_ns()) / 1'000'000'000);
 }
 
+void report_engine_statistics(const EngineStatistics& statistics, const Emit& emit) {
+  constexpr NamedCount<EngineStatistics> rows[] = {
+      {"turns", &EngineStatistics::turns},
+      {"exceptions", &EngineStatistics::exceptions},
+      {"timeouts", &EngineStatistics::timeouts},
+      {"out_of_memory", &EngineStatistics::out_of_memory},
+      {"unhandled_rejections", &EngineStatistics::unhandled_rejections},
+      {"jobs_dropped", &EngineStatistics::jobs_dropped},
+      {"microtasks", &EngineStatistics::microtasks},
+      {"ticks", &EngineStatistics::ticks},
+      {"timers_fired", &EngineStatistics::timers_fired},
+      {"timers_refused", &EngineStatistics::timers_refused},
+      {"timers_pending", &EngineStatistics::timers_pending},
+      {"immediates", &EngineStatistics::immediates},
+      {"collections", &EngineStatistics::collections},
+      {"collections_busy", &EngineStatistics::collections_busy},
+      {"collection_ns", &EngineStatistics::collection_ns},
+      {"console_bytes", &EngineStatistics::console_bytes},
+      {"console_bytes_dropped", &EngineStatistics::console_bytes_dropped},
+      {"script_memory_bytes", &EngineStatistics::memory_bytes},
+      {"script_memory_max_bytes", &EngineStatistics::memory_max_bytes},
+  };
+  for (const auto& row : rows) emit(row.name, statistics.*row.count);
+}
+
 }  // namespace
 
 /// The parts of one core. Made, used and destroyed there; other cores read only the counters.
@@ -65,7 +90,7 @@ task<std::expected<void, std::string>> Service::start() {
       co_await on_core(core, [this, core, port, error] { cores_[core]->binding.port_opened(port, error); });
     }
   }
-  co_return {};
+  co_return std::expected<void, std::string>();
 }
 
 std::string Service::start_core(unsigned index) {

@@ -75,7 +75,7 @@ class HttpBinding final : public Application {
   };
 
   /// `engine`, `core` and `opener` MUST outlive the binding's last call. Adds the binding `http` to the engine.
-  HttpBinding(Engine& engine, HttpCore& core, PortOpener& opener, const Settings& settings = {});
+  HttpBinding(Engine& engine, HttpCore& core, PortOpener& opener, const Settings& settings);
   HttpBinding(const HttpBinding&) = delete;
   HttpBinding& operator=(const HttpBinding&) = delete;
   ~HttpBinding() override;
@@ -89,6 +89,14 @@ class HttpBinding final : public Application {
   [[nodiscard]] const ScriptCounters& counters() const noexcept { return counters_; }
   /// The binding of this core. There MUST be one.
   [[nodiscard]] static HttpBinding& here() noexcept;
+
+  // For the natives.
+  /// The script has added a listener to the request or the response.
+  void observe(Message& message) noexcept;
+  /// Reports the end of the body of a request that has none.
+  void report_no_body(JSValueConst request) noexcept;
+  [[nodiscard]] JSValue method_value(http::Method method) noexcept;
+  [[nodiscard]] JSAtom end_slow() const noexcept { return end_slow_; }
 
   // Application
   void request(Exchange& exchange) override;
@@ -110,10 +118,6 @@ class HttpBinding final : public Application {
   /// One of the two objects, or the exchange, no longer uses the message.
   void release(Message& message) noexcept;
   void copy_request(Message& message) noexcept;
-  /// The script has added a listener to the request or the response.
-  void observe(Message& message) noexcept;
-  void report_no_body(JSValueConst request) noexcept;
-  [[nodiscard]] JSValue method_value(http::Method method) noexcept;
   /// Answers 500 or resets the connection, after a turn that belongs to the exchange has failed.
   void fail(Exchange& exchange, Engine::Outcome outcome) noexcept;
   void watch_promise(Message& message, JSValueConst promise) noexcept;

@@ -257,7 +257,7 @@ JSValue peer(JSContext* context, JSValueConst self, int, JSValueConst*) {
   const net::Endpoint remote = message->exchange->remote(), local = message->exchange->local();
   const bool good = set_text(context, object, "remoteAddress", remote.address.to_string()) &&
                     set_text(context, object, "localAddress", local.address.to_string()) &&
-                    set_text(context, object, "remoteFamily", remote.address.is_ipv4() ? "IPv4" : "IPv6") &&
+                    set_text(context, object, "remoteFamily", remote.address.is_v4() ? "IPv4" : "IPv6") &&
                     JS_DefinePropertyValueStr(context, object, "remotePort", JS_NewInt32(context, remote.port), JS_PROP_C_W_E) >= 0 &&
                     JS_DefinePropertyValueStr(context, object, "localPort", JS_NewInt32(context, local.port), JS_PROP_C_W_E) >= 0;
   if (good) return object;

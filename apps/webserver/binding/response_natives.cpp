@@ -74,7 +74,10 @@ class Chunk {
       if (*text_) set(std::as_bytes(std::span(**text_)));
       return;
     }
-    if (const auto bytes = bytes_of(context, chunk)) return set(*bytes);
+    if (const auto bytes = bytes_of(context, chunk)) {
+      set(*bytes);
+      return;
+    }
     throw_coded(context, ErrorClass::type, "ERR_INVALID_ARG_TYPE",
                 "The \"chunk\" argument must be of type string or an instance of Buffer, TypedArray, or DataView");
   }
@@ -132,7 +135,7 @@ JSValue end(JSContext* context, JSValueConst self, int count, JSValueConst* argu
   bool slow = message->corked || message->finished;
   for (int at = 0; at < count && at < 3; ++at) slow = slow || JS_IsFunction(context, arguments[at]);
   if (slow || (count > 1 && !is_nothing(arguments[1]))) [[unlikely]]
-    return JS_Invoke(context, self, HttpBinding::here().end_slow_, count, arguments);
+    return JS_Invoke(context, self, HttpBinding::here().end_slow(), count, arguments);
   if (count == 0 || is_nothing(arguments[0])) {
     if (!finish(context, *message, {})) return JS_EXCEPTION;
   } else {
