@@ -55,7 +55,8 @@ def go(name: str) -> list[str]:
 def node(name: str) -> list[str]:
     """Returns the start of the command line of tests/system/clients/node/`name`. Its first argument is the folder of the npm packages,
     which are fetched if the cache lacks them."""
-    return [program("node"), str(NODE / name), str(npm_packages(NODE) / "node_modules")]
+    packages_folder = npm_packages(NODE) / "node_modules"
+    return [program("node"), str(NODE / name), str(packages_folder)]
 
 
 @functools.cache

@@ -79,10 +79,10 @@ class HttpWire(Wire):
         dropped = 0
         try:
             while True:
-                self._read()
                 dropped += len(self._received)
                 assert dropped <= more, f"bytes after the last response: {bytes(self._received[:200])!r}"
                 self._received.clear()
+                self._read()
         except Closed:
             return True
 
