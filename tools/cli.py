@@ -228,7 +228,7 @@ def _parser() -> Parser:
     bench = command(
         "bench",
         _call,
-        "Measure release images: observe and request count instructions, stream collects a log under load, netpipe compares with "
+        "Measure release images: observe, request and web count instructions, stream collects a log under load, netpipe compares with "
         "NPtcp, linux-card with QEMU's igb, load with other load generators. hostile measures the cost of attacks to a bystander, "
         "report-page the page of a log of five million records, network transfers over bad links beside Linux. "
         "view measures the page of a study of a million runs. "
@@ -236,13 +236,8 @@ def _parser() -> Parser:
     )
     bench.add_argument("names", nargs="+", metavar="NAME")
     bench.add_argument("--json", dest="as_json", action="store_true")
-    bench.add_argument(
-        "--rows",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="only these rows of `request`, `web`, `network` or `hit-ratio`, like 'get.16*'; repeatable",
-    )
+    rows_help = "only these rows of `request`, `web`, `network` or `hit-ratio`, like 'get.16*'; repeatable"
+    bench.add_argument("--rows", action="append", default=[], metavar="PATTERN", help=rows_help)
     bench.add_argument(
         "--linux", dest="with_linux", action="store_true", help="`request`, `web`: a server on Linux under the same load beside each row"
     )

@@ -54,7 +54,7 @@ def load(words: Sequence[str]) -> int:
     """Replaces this process by the load generator. `words`: the load generator's arguments, and the launcher's --pid N and --no-control.
     Raises Failure if the load generator cannot start."""
     ours, words = _OURS.parse_known_args(words)
-    words = _spelled_out(words)
+    words = spelled_out(words)
     theirs, _ = _THEIRS.parse_known_args(words)
     place = _place_of_target(words)
     if ours.pid is not None and place is None:
@@ -74,7 +74,7 @@ def load(words: Sequence[str]) -> int:
     os.execv(program, [str(program), *words])
 
 
-def _spelled_out(words: list[str]) -> list[str]:
+def spelled_out(words: list[str]) -> list[str]:
     """Returns the words with `--protocol http` in place of a leading `http`. If no target follows, it is the web server."""
     if words[:1] != [HTTP]:
         return words

@@ -264,3 +264,14 @@ def test_an_accelerator_changes_the_cpu_and_nothing_else(guest_image: Path, tmp_
     kvm = "-accel kvm -cpu host -overcommit cpu-pm=on"
     assert kvm in words["kvm"]
     assert words["kvm"].replace(kvm, "-accel tcg,thread=multi -cpu max") == words["tcg"]
+
+
+def test_modules_are_named_in_order_without_spaces_and_commas(tmp_path: Path) -> None:
+    files = [tmp_path / "a script.js", tmp_path / "more, of it.js"]
+    one = Machine(tmp_path / "image.elf", modules=files)
+    one.directory = tmp_path / "run"
+    one.directory.mkdir()
+    words = one._qemu_arguments(tmp_path / "qmp")
+    places = words[words.index("-initrd") + 1].split(",")
+    assert [Path(place).name for place in places] == ["0-a-script.js", "1-more--of-it.js"]
+    assert [Path(place).readlink() for place in places] == files

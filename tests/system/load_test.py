@@ -25,6 +25,7 @@ from servers import CONTROL_PORT, GUEST_PORT, NeapServer, Server, StockServer
 from tools import build
 from tools.debian import DebianProgram
 from tools.errors import Failure
+from tools.load import spelled_out
 from tools.log import collect, decode, summary
 from tools.machine import LOOPBACK, free_port, port_is_free
 from tools.process import finished, kill_session, spawn, wait_until
@@ -160,11 +161,11 @@ def asked_for(site: Network) -> int | None:
     return int(counts["cmd_get"]) + int(counts["cmd_set"])
 
 
-def lines_of_the_page() -> list[list[str]]:
-    """Returns the commands under docs/load.md's options, as words for `./neap load TARGET`."""
+def lines_of_the_page(section: str) -> list[list[str]]:
+    """Returns the commands of a section of docs/load.md, as words for `./neap load`."""
     page = (build.REPOSITORY / "docs/load.md").read_text()
-    block = re.search(r"^## Options by group$.*?^```sh$(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    return [shlex.split(line, comments=True)[3:] for line in block[1].splitlines() if line.startswith("./neap load ")]
+    block = re.search(rf"^## {section}$.*?^```sh$(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    return [shlex.split(line, comments=True)[2:] for line in block[1].splitlines() if line.startswith("./neap load ")]
 
 
 @pytest.mark.image_only
@@ -176,9 +177,9 @@ def test_each_line_of_the_page_does_what_it_says(
     Path("day.csv").write_text("0,500\n0.2,1000\n0.4,500\n")
     Path("requests.csv").write_text("0.000,set,20,300\n0.001,get,20,0\n0.004,get,31,0\n")
     shorter = {"--seconds": "0.2", "--warm-up": "0.1", "--search": "p50<10s", "--rate": "1000", "--scan": "500:1000:500"}
-    lines = lines_of_the_page()
+    lines = lines_of_the_page("Options by group")
     assert len(lines) > 12
-    for words in lines:
+    for _, *words in lines:
         address = f"{stock_memcached.address[0]}:{stock_memcached.address[1]}"
         changed = [shorter.get(before, word) for before, word in zip(["", *words], words)]
         own_time = {"--rate-file", "--trace"} & set(words)
@@ -190,6 +191,30 @@ def test_each_line_of_the_page_does_what_it_says(
         assert done.returncode == 0, f"{words}: {done.stderr}"
         assert "errors 0\n" in done.stdout or "--search" in words, f"{words}: {done.stdout}"
     assert Path("load.json").stat().st_size > 0 and "[StartTime:" in Path("load.hlog").read_text()
+
+
+@contextlib.contextmanager
+def web_server(preset: str) -> Iterator[str]:
+    """Serves the page of a preset. Gives the address."""
+    stub = spawn([str(build.LOAD_STUB), "--preset", preset], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        yield stub.stdout.readline().decode().split()[-1]
+    finally:
+        kill_session(stub)
+
+
+def test_each_line_about_http_does_what_it_says() -> None:
+    lines = lines_of_the_page("HTTP")
+    assert len(lines) >= 5
+    for words in lines:
+        preset = words[words.index("--preset") + 1] if "--preset" in words else "http"
+        target, *options = spelled_out(words)
+        with web_server(preset) as address:
+            place = re.sub(r"//[^/]*", f"//{address}", target) if "://" in target else address
+            added = [] if preset == "study" or "--requests" in words else ["--seconds", "0.2"]
+            done = finished([str(build.LOAD), place, *options, "--warm-up", "0.1", *added], RUN_SECONDS)
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+        assert "errors 0\n" in done.stdout and "waiting" in done.stderr, f"{words}: {done.stdout}"
 
 
 def watched_server() -> NeapServer:

@@ -37,6 +37,7 @@ from tools.bench import (
     sweep_ssh,
     view,
     wakeup,
+    web,
 )
 from tools.bench.rows import Row, Selection, table
 from tools.errors import UsageError
@@ -61,6 +62,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "observe": Benchmark(instructions.observe),
     "kernel": Benchmark(kernel.rows),
     "request": Benchmark(request.rows, request.show, has_selection=True),
+    "web": Benchmark(web.rows, web.show, has_selection=True),
     "stream": Benchmark(stream.stream),
     "netpipe": Benchmark(netpipe.netpipe, netpipe.side_by_side),
     "card": Benchmark(card.rows),
@@ -91,9 +93,14 @@ BENCHMARKS: dict[str, Benchmark] = {
 }
 
 
-# Options that one benchmark alone has, by their names in `Selection`.
-OPTIONS_OF = {"with_linux": ("--linux", "request"), "megabytes": ("--megabytes", "network"), "seeds": ("--seeds", "network")}
-OPTIONS_OF |= {"congestion": ("--congestion", "network"), "words": ("--word", "network")}
+# Options that not all benchmarks have, by their names in `Selection`.
+OPTIONS_OF = {
+    "with_linux": ("--linux", ("request", "web")),
+    "megabytes": ("--megabytes", ("network",)),
+    "seeds": ("--seeds", ("network",)),
+    "congestion": ("--congestion", ("network",)),
+    "words": ("--word", ("network",)),
+}
 
 
 def bench(names: Sequence[str], as_json: bool, rows: Sequence[str] = (), **options: object) -> int:
@@ -104,9 +111,10 @@ def bench(names: Sequence[str], as_json: bool, rows: Sequence[str] = (), **optio
         if name not in BENCHMARKS:
             raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")
         if rows and not BENCHMARKS[name].has_selection:
-            raise UsageError(f"--rows: {name} has no such choice", "the benchmarks 'request', 'network' and 'hit-ratio' have it")
-        if foreign := next((OPTIONS_OF[option] for option in given if OPTIONS_OF[option][1] != name), None):
-            raise UsageError(f"{foreign[0]}: {name} has no such choice", f"it is one of the benchmark '{foreign[1]}'")
+            raise UsageError(f"--rows: {name} has no such choice", "the benchmarks 'request', 'web', 'network' and 'hit-ratio' have it")
+        if foreign := next((OPTIONS_OF[option] for option in given if name not in OPTIONS_OF[option][1]), None):
+            having = " and ".join(f"'{other}'" for other in foreign[1])
+            raise UsageError(f"{foreign[0]}: {name} has no such choice", f"it is one of the benchmark {having}")
     # The environment for studies has the log's packages, too.
     for packages in ("study", "log"):
         if any(BENCHMARKS[name].packages == packages for name in names):

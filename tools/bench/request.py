@@ -19,6 +19,7 @@ import dataclasses
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from tools import build
 from tools.bench import modelled, request_memory
@@ -43,6 +44,14 @@ FUNCTIONS = 4
 PING_PONG = {64: 1600, 8192: 4000, 65536: 20_000}
 PING_PONG_WORDS = ("itr=16us", "from=32", "to=64K", "repeats=50")
 LISTENING = "listening"
+
+
+class Measured(Protocol):
+    """A row of this benchmark or of another one."""
+
+    @property
+    def name(self) -> str: ...
+    def experiment(self) -> experiment.Experiment: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,7 +234,7 @@ def names() -> list[str]:
     return [name for load in LOADS for name in (load.name, load.moved) if name] + list(FLAT) + list(FURTHER)
 
 
-def cost(load: Load, booted: Path | experiment.System, with_layers: bool = False) -> Cost:
+def cost(load: Measured, booted: Path | experiment.System, with_layers: bool = False) -> Cost:
     """Returns the instructions of all cores in the window, divided by the requests answered. Raises Failure if one was not answered."""
     with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
         result = experiment.run(load.experiment(), booted, Path(scratch))
@@ -233,7 +242,8 @@ def cost(load: Load, booted: Path | experiment.System, with_layers: bool = False
             raise Failure(f"{load.name}: {result.world['failed']} requests failed, {result.answered} were answered")
         file = Path(scratch) / experiment.PROFILE
         instructions, moved = profile.total(file)
-        sites = profile.read(file, booted) if isinstance(booted, Path) and with_layers else None
+        system = booted if isinstance(booted, experiment.System) else experiment.System(booted)
+        sites = profile.read(file, system.kernel) if with_layers and not system.is_linux else None
     wakeups = sum(core.wakeups for core in result.cores)
     return Cost(instructions / result.answered, moved / result.answered, result.answered, result.answered / max(wakeups, 1), sites)
 

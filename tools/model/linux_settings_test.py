@@ -26,6 +26,11 @@ def test_trace_off_leaves_no_word() -> None:
     assert "neap.trace=on" in linux.settings(["trace=on"])
 
 
+def test_a_script_of_node_is_served_in_place_of_memcached() -> None:
+    words = linux.kernel_words("10.0.0.2/24", ["itr=16us"], linux.web_server("hello"))
+    assert {"neap.run=web", "neap.script=hello", "neap.itr=16"} <= set(words)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

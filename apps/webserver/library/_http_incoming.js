@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSL-1.0
+// IncomingMessage: a request as a Readable.
+//
+// Natives make the object, without a constructor, and answer `method`, `url`, `headers` and so on. Most programs read no body, so the stream's state is
+// made at its first use. The body begins to arrive when `_read` asks for it; a full buffer pauses the client (back-pressure).
+'use strict';
+
+const Readable = require('_stream_readable');
+const { Buffer } = require('buffer');
+const { withCode } = require('_errors');
+const nextTick = require('_ticks');
+
+function IncomingMessage(socket) {
+  Readable.call(this, { highWaterMark: socket && socket.readableHighWaterMark });
+}
+Object.setPrototypeOf(IncomingMessage.prototype, Readable.prototype);
+Object.setPrototypeOf(IncomingMessage, Readable);
+
+const { prototype } = IncomingMessage;
+prototype.aborted = false;
+prototype.statusCode = null;
+prototype.statusMessage = null;
+prototype.upgrade = false;
+prototype._bodyStarted = false;
+prototype._bodyPaused = false;
+prototype._socket = undefined;
+prototype._timer = undefined;
+
+prototype._read = function _read() {
+  if (!this._bodyStarted) {
+    this._bodyStarted = true;
+    this._startBody();
+  } else if (this._bodyPaused) {
+    this._bodyPaused = false;
+    this._resumeBody();
+  }
+};
+
+/// Called by natives with each piece of the body, and with null at its end.
+prototype._onBody = function _onBody(bytes) {
+  if (bytes === null) {
+    this.push(null);
+    return;
+  }
+  const more = this.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+  // Without room the client waits. A read that asks for more resumes it.
+  if (!more && !this._bodyPaused) {
+    this._bodyPaused = true;
+    this._pauseBody();
+  }
+};
+
+/// Called by natives when the connection ended before the body was complete.
+prototype._onAborted = function _onAborted() {
+  this.destroy(withCode(Error, 'ECONNRESET', 'aborted'));
+};
+
+/// Discards what is left of the body, so that 'end' and 'close' are emitted.
+prototype._dump = function _dump() {
+  if (this._readableState === undefined || this._dumped || this.destroyed) return;
+  this._dumped = true;
+  if (!this.readableEnded) this.resume();
+};
+
+function report(stream, error, callback) {
+  // An abort that no listener waits for is not an uncaught error.
+  if (stream.listenerCount('error') === 0) callback();
+  else callback(error);
+}
+
+/// Called once by http.js, after natives have defined `_destroy` (without arguments) on the prototype.
+function wrapNativeDestroy() {
+  const destroyConnection = prototype._destroy;
+  prototype._destroy = function _destroy(error, callback) {
+    clearTimeout(this._timer);
+    if (!this.readableEnded || !this.complete) {
+      this.aborted = true;
+      this.emit('aborted');
+      destroyConnection.call(this);
+    }
+    nextTick(report, this, error, callback);
+  };
+}
+
+// 'close' comes after the response if the program does not read the body: the response must be observed.
+const { on, prependListener } = Readable.prototype;
+prototype.on = function (type, listener) {
+  if (type === 'close' && this._response) this._response._observe();
+  return on.call(this, type, listener);
+};
+prototype.addListener = prototype.on;
+prototype.prependListener = function (type, listener) {
+  if (type === 'close' && this._response) this._response._observe();
+  return prependListener.call(this, type, listener);
+};
+
+prototype.setTimeout = function (delay_ms, callback) {
+  if (callback) this.on('timeout', callback);
+  this.socket.setTimeout(delay_ms);
+  return this;
+};
+
+for (const name of ['socket', 'connection']) {
+  Object.defineProperty(prototype, name, {
+    configurable: true,
+    get() {
+      return this._socket ?? (this._socket = new (require('_http_socket').Socket)(this));
+    },
+    set(value) {
+      this._socket = value;
+    },
+  });
+}
+Object.defineProperty(prototype, 'signal', {
+  configurable: true,
+  get() {
+    const controller = new AbortController();
+    this.once('aborted', () => controller.abort());
+    Object.defineProperty(this, 'signal', { value: controller.signal, configurable: true, writable: true });
+    return controller.signal;
+  },
+});
+
+module.exports = { IncomingMessage, wrapNativeDestroy };
