@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "apps/webserver/binding/http_binding.hpp"
-#include "apps/webserver/engine/engine.hpp"
+#include "apps/webserver/engine/test_engine.hpp"
 #include "apps/webserver/http_core.hpp"
 #include "apps/webserver/test_peer.hpp"
-#include "tests/host/host_machine.hpp"
 
 namespace neap::webserver {
 namespace {
@@ -55,6 +54,7 @@ class Binding : public testing::Test {
     EngineOptions options;
     options.watchdog_ms = 200;
     options.memory_max_bytes = 32 << 20;
+    options.stack_bytes = test_stack_bytes;
     options.console = [this](ConsoleLevel, std::string_view line) { console += std::string(line) + "\n"; };
     auto made = Engine::make(std::move(options), Archive());
     ASSERT_TRUE(made) << made.error().message;
@@ -190,7 +190,7 @@ TEST_F(Binding, EventsOfAResponseComeInNodesOrder) {
     console.log('end', res.writableEnded);
   })");
   (void)get();
-  EXPECT_EQ(console, "end true\ncallback\nfinish true\nclose\n");
+  EXPECT_EQ(console, "end true\nfinish true\ncallback\nclose\n");
 }
 
 TEST_F(Binding, AHandlerThatThrowsGetsItsClient500AndTheConnectionGoesOn) {
@@ -267,7 +267,7 @@ TEST_F(Binding, AClosedServerReportsItsEnd) {
   ASSERT_TRUE(engine->run_source("server.close(() => console.log('ended'));"));
   EXPECT_EQ(binding->accept(8080, client->connection), nullptr);
   client.reset();
-  host::run_for(std::chrono::seconds(2));
+  binding->report_closed_servers();
   EXPECT_EQ(console, "ended\n");
 }
 

@@ -84,6 +84,8 @@ class HttpBinding final : public Application {
   [[nodiscard]] std::unique_ptr<net::ConnectionHandler> accept(std::uint16_t port, net::Connection& connection);
   /// Reports to the servers that asked for the port. `error`: a code of Node's such as "EADDRINUSE"; null: the port is open.
   void port_opened(std::uint16_t port, const char* error) noexcept;
+  /// Reports to the scripts that closed servers have no more connections. Called once a second while there are such servers.
+  void report_closed_servers() noexcept;
   /// True if a server of this core listens, or waits for its port.
   [[nodiscard]] bool wants_ports() const noexcept;
   [[nodiscard]] const ScriptCounters& counters() const noexcept { return counters_; }
@@ -128,7 +130,6 @@ class HttpBinding final : public Application {
   [[nodiscard]] ScriptServer* find(JSValueConst object) noexcept;
   [[nodiscard]] ScriptServer* find(std::uint16_t port) noexcept;
   void sweep_servers() noexcept;
-  void watch_closing() noexcept;
   [[nodiscard]] JSContext* context() const noexcept { return engine_.context(); }
 
   const Settings settings_;

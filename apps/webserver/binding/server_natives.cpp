@@ -102,7 +102,7 @@ struct ServerNatives {
     server->listening = false;
     server->http.drain();
     server->http.close_connections(false);
-    binding.watch_closing();
+    binding.report_closed_servers();
     return JS_UNDEFINED;
   }
 
@@ -216,7 +216,7 @@ bool HttpBinding::fill(JSValueConst target) noexcept {
 }
 
 // A closed server's script is told when the last connection has ended. That is rare, so a timer looks once a second.
-void HttpBinding::watch_closing() noexcept {
+void HttpBinding::report_closed_servers() noexcept {
   bool waits = false;
   for (const auto& server : servers_) {
     if (server->port != 0 || !server->http.draining()) continue;
@@ -230,7 +230,7 @@ void HttpBinding::watch_closing() noexcept {
   }
   sweep_servers();
   using namespace std::chrono_literals;
-  if (waits) closing_timer_.arm(1s, [this] { watch_closing(); });
+  if (waits) closing_timer_.arm(1s, [this] { report_closed_servers(); });
 }
 
 }  // namespace neap::webserver
