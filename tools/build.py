@@ -21,6 +21,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 BUILD = REPOSITORY / "build"
 CROSS_PRESETS = ("image", "image-debug")
 HOST_PRESETS = ("host", "host-thread")
+# The presets that build the web server, with its third-party sources.
+WEBSERVER_PRESETS = (*CROSS_PRESETS, "host")
 SOFT_CARD = BUILD / "soft82599/release/soft82599"
 # The program with the card, network, clients and load of the model machine (tools/model).
 WORLD = BUILD / "world/release/neap-world"
@@ -66,11 +68,18 @@ def image(name: str, preset: str = "image") -> Path:
 
 
 def configure_arguments(preset: str) -> list[str]:
-    """Returns CMake's -D arguments for a preset. Fetches lwIP and Boost and builds the toolchain if necessary."""
+    """Returns CMake's -D arguments for a preset. Fetches third-party sources and builds the toolchain if necessary."""
     words = [f"-DNEAP_LWIP_SOURCE={sources.lwip()}", f"-DNEAP_BOOST_INCLUDE={sources.boost()}", *compile_cache.launchers()]
+    if preset in WEBSERVER_PRESETS:
+        words += [
+            f"-DNEAP_QUICKJS_SOURCE={sources.quickjs()}",
+            f"-DNEAP_LLHTTP_SOURCE={sources.llhttp()}",
+            f"-DNEAP_ADA_SOURCE={sources.ada()}",
+        ]
     if preset in CROSS_PRESETS:
         words.append(f"{TOOLCHAIN_WORD}{toolchain.require()}")
     if preset == "host":
+        words.append(f"-DNEAP_LLHTTP_TESTS_SOURCE={sources.llhttp_tests()}")
         words.append(f"-DNEAP_FUZZ_SECONDS={os.environ.get('NEAP_SOAK_SECONDS', FUZZ_SECONDS)}")
     return words
 

@@ -39,6 +39,19 @@ def study_environment() -> Path:
     return _environment(FOR_STUDIES, "fetching the Python packages that studies need (once)")
 
 
+def pip() -> list[str]:
+    """Returns the start of a command line of pip, in an environment without other packages. The system's Python may lack pip."""
+    entry = cache.Entry("python", cache.digest("pip", sys.version, sys.base_prefix))
+    if entry.ready and not (entry.path / "bin/python").exists():
+        cache.remove(entry.path)
+    with entry.making(work="sets Python up") as mine:
+        if mine:
+            log = cache.root() / "python.log"
+            log.unlink(missing_ok=True)
+            run_logged([sys.executable, "-m", "venv", str(entry.path)], log, "python -m venv", timeout_seconds=300)
+    return [str(entry.path / "bin/python"), "-m", "pip"]
+
+
 def has_log_packages() -> bool:
     """True if this Python runs in an environment with the log's packages."""
     return _runs_in(FOR_LOGS, FOR_STUDIES, FOR_TESTS)

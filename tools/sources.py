@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Third-party sources for the build. They are pinned in toolchain/sources.toml, fetched as Debian packages, checked and unpacked.
+"""Third-party sources for the build. They are pinned in toolchain/sources.toml, fetched as Debian packages or as source distributions of
+Python packages, checked and unpacked.
 
 A pin names a version and its SHA-256. If a point release of Debian has replaced that version, the launcher reports this and stops. With
 `--accept-newer` it takes the archive's newer version, which the archive's signature protects. The new version and its hash are recorded in
@@ -13,21 +14,23 @@ import os
 import tomllib
 from pathlib import Path
 
-from tools import cache, progress
+from tools import cache, progress, pythons
 from tools.archive import Archive, VersionGone, unpack
-from tools.errors import Failure
+from tools.errors import DiskFull, Failure
 from tools.process import run_logged
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PINS = REPOSITORY / "toolchain/sources.toml"
 UNPACK_SECONDS = 600
+SDIST_SECONDS = 600
 
 accept_newer = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Pin:
-    """One third-party source. `sha256` is the hash of a binary package's file; a source package has `files` {name: SHA-256} instead."""
+    """One third-party source. `sha256` is the hash of a binary package's file; a source package and a source distribution have `files`
+    {name: SHA-256} instead. `is_sdist`: `package` is the name of a Python package."""
 
     name: str
     package: str
@@ -37,10 +40,11 @@ class Pin:
     directory: str = ""
     debian_patches: tuple[str, ...] = ()
     debian_patches_strip: int = 1
+    is_sdist: bool = False
 
     @property
     def is_source_package(self) -> bool:
-        return bool(self.files)
+        return bool(self.files) and not self.is_sdist
 
     def identity(self) -> str:
         """Returns all inputs that determine the unpacked source, as text to be hashed."""
@@ -57,8 +61,17 @@ def pins(path: Path = PINS) -> dict[str, Pin]:
     result = {}
     for name, row in table.items():
         given = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-        package = given.pop("source_package", None) or given["package"]
-        pin = Pin(**{**given, "name": name, "package": package, "files": tuple(sorted(row.get("files", {}).items()))})
+        sdist = given.pop("sdist", None)
+        package = sdist or given.pop("source_package", None) or given["package"]
+        pin = Pin(
+            **{
+                **given,
+                "is_sdist": sdist is not None,
+                "name": name,
+                "package": package,
+                "files": tuple(sorted(row.get("files", {}).items())),
+            }
+        )
         newer = accepted.get(name)
         if newer and newer["instead_of"] == pin.version:
             pin = dataclasses.replace(pin, version=newer["version"], sha256=newer["sha256"], files=tuple(sorted(newer["files"].items())))
@@ -87,6 +100,11 @@ def fetch(pin: Pin, archive: Archive, into: Path) -> list[Path]:
         progress.say(f"neap: {pin.package} {pin.version} is gone; taking {newer.version}, signed by Debian, not tested with Neap")
         _accept(pin, _with_hashes(newer, _download(newer, archive, into)))
         raise Superseded from None
+    return _checked(pin, into)
+
+
+def _checked(pin: Pin, into: Path) -> list[Path]:
+    """Returns the pin's files. Raises Failure, and removes them, if one is missing or has another hash than the pinned one."""
     for path, expected in _expected(pin, into):
         actual = cache.file_sha256(path) if path.is_file() else "missing"
         if actual != expected:
@@ -143,6 +161,56 @@ def boost(archive: Archive | None = None) -> Path:
     return _source_entry("boost", archive, lambda _pin, files, entry: unpack(files[0], entry / "tree")) / "tree/usr/include"
 
 
+def quickjs() -> Path:
+    """Returns the tree with QuickJS-ng in its folder `upstream-quickjs`, which is fetched if it is missing."""
+    return _sdist("quickjs")
+
+
+def llhttp() -> Path:
+    """Returns the tree with llhttp in its folder `lib`, which is fetched if it is missing."""
+    return _sdist("llhttp")
+
+
+def ada() -> Path:
+    """Returns the tree with Ada, the parser of URLs, in its folder `ada_url`, which is fetched if it is missing."""
+    return _sdist("ada")
+
+
+def llhttp_tests() -> Path:
+    """Returns the tree with llhttp's test vectors in its folder `vendor/llhttp/test`, which is fetched if it is missing."""
+    return _sdist("llhttp_tests")
+
+
+def _sdist(name: str) -> Path:
+    pin = pins()[name]
+    entry = cache.Entry("sources", f"{name}-{cache.digest(pin.identity())}")
+    with entry.making(work=f"fetches {name}") as mine:
+        if mine:
+            cache.require_space(cache.root(), 400_000_000, f"the source of {name}")
+            with progress.step(f"fetching {name} {pin.version}"):
+                packages, log = entry.path / "packages", entry.path / "unpack.log"
+                _download_sdist(pin, packages, log)
+                (tree := entry.path / "tree").mkdir()
+                argv = ["tar", "-C", str(tree), "--strip-components=1", "--no-same-owner", "-xf", str(_checked(pin, packages)[0])]
+                run_logged(argv, log, f"unpacking {name}", timeout_seconds=UNPACK_SECONDS)
+                cache.remove(packages)
+    return entry.path / "tree"
+
+
+def _download_sdist(pin: Pin, into: Path, log: Path) -> None:
+    """Lets pip fetch a source distribution. pip also makes the package's metadata, for which it fetches the package's build tools."""
+    into.mkdir()
+    name = f"{pin.package}=={pin.version}"
+    argv = [*pythons.pip(), "download", "--quiet", "--no-deps", "--no-binary", pin.package, "--dest", str(into), name]
+    try:
+        run_logged(argv, log, f"pip download {name}", timeout_seconds=SDIST_SECONDS)
+    except DiskFull:
+        raise
+    except Failure as failure:
+        hint = "check that this machine's pip reaches its package index, and start again"
+        raise Failure(f"cannot fetch {name}: {failure.message}", hint, failure.details) from None
+
+
 def _source_entry(name: str, archive: Archive | None, unpack_into) -> Path:
     while True:
         pin = pins()[name]
@@ -158,7 +226,7 @@ def _source_entry(name: str, archive: Archive | None, unpack_into) -> Path:
 
 
 def _expected(pin: Pin, into: Path) -> list[tuple[Path, str]]:
-    if pin.is_source_package:
+    if pin.files:
         return [(into / name, digest) for name, digest in pin.files]
     found = sorted(into.glob(f"{pin.package}_{pin.version.replace(':', '%3a')}_*.deb"))
     return [(found[-1] if found else into / f"{pin.package}_{pin.version}.deb", pin.sha256)]

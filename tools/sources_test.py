@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,51 @@ def test_the_pins_of_this_checkout_can_be_read(own_cache: Path) -> None:
     assert {"gcc", "binutils", "newlib", "lwip", "boost"} <= set(pins)
     for pin in pins.values():
         assert all(len(digest) == 64 for digest in ([digest for _, digest in pin.files] or [pin.sha256]))
+
+
+# ---- source distributions ----
+
+
+def pip_that_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Replaces pip by a program. `code` has the words of the command line in `words`, and the folder for the download in `folder`."""
+    program = tmp_path / "pip.py"
+    program.write_text(f"import pathlib, sys\nwords = sys.argv[1:]\nfolder = pathlib.Path(words[words.index('--dest') + 1])\n{code}\n")
+    monkeypatch.setattr(sources.pythons, "pip", lambda: [sys.executable, str(program)])
+
+
+@pytest.fixture
+def distribution(tmp_path: Path, pins_file: Path) -> Path:
+    """A source distribution, and its pin as `llhttp`."""
+    (tmp_path / "thing-1/lib").mkdir(parents=True)
+    (tmp_path / "thing-1/lib/file").write_text("upstream\n")
+    made = tmp_path / "thing-1.tar.gz"
+    subprocess.run(["tar", "-C", str(tmp_path), "-czf", str(made), "thing-1"], check=True, timeout=60)
+    pins_file.write_text(f'[llhttp]\nsdist = "thing"\nversion = "1"\n[llhttp.files]\n"{made.name}" = "{cache.file_sha256(made)}"\n')
+    return made
+
+
+def test_a_source_distribution_is_fetched_once(
+    distribution: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path
+) -> None:
+    copy = f"(folder / {distribution.name!r}).write_bytes(pathlib.Path({str(distribution)!r}).read_bytes())"
+    pip_that_writes(tmp_path, monkeypatch, f"assert 'thing==1' in words and '--no-deps' in words\n{copy}")
+    assert (sources.llhttp() / "lib/file").read_text() == "upstream\n"
+    pip_that_writes(tmp_path, monkeypatch, "sys.exit(1)")
+    assert (sources.llhttp() / "lib/file").read_text() == "upstream\n"
+
+
+@pytest.mark.parametrize(
+    "code, says",
+    [
+        ("(folder / 'thing-1.tar.gz').write_bytes(b'something else')", "checksum of thing-1.tar.gz is wrong"),
+        ("pass", "checksum of thing-1.tar.gz is wrong: missing"),
+        ("sys.exit('no matching distribution')", "cannot fetch thing==1"),
+    ],
+)
+def test_a_source_distribution_that_is_not_the_pinned_one_leaves_nothing(
+    distribution: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path, code: str, says: str
+) -> None:
+    pip_that_writes(tmp_path, monkeypatch, code)
+    with pytest.raises(Failure, match=says):
+        sources.llhttp()
+    assert [path for path in (own_cache / "sources").iterdir() if path.suffix != ".lock"] == []

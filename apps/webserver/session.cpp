@@ -158,6 +158,7 @@ bool Session::parse_body() noexcept {
   if (!exchange.reading_ && !discards) return false;
   http::RequestParser& parser = exchange.parser_;
   const http::RequestParser::Step step = parser.parse(input_.front());
+  const std::span<const std::byte> piece = parser.piece();
   switch (step.event) {
     case http::RequestParser::Event::more:
       input_.drop_front(step.consumed);
@@ -166,7 +167,7 @@ bool Session::parse_body() noexcept {
       return false;
     case http::RequestParser::Event::body:
       if (discards) {
-        discarded_bytes_ += step.piece.size();
+        discarded_bytes_ += piece.size();
         input_.drop_front(step.consumed);
         if (discarded_bytes_ <= server_.limits.discarded_bytes_max) return true;
         core_.statistics.bodies_too_long_to_discard.add();
@@ -175,7 +176,7 @@ bool Session::parse_body() noexcept {
         return false;
       }
       exchange.add_reference();
-      application().body(exchange, step.piece);
+      application().body(exchange, piece);
       if (!ended_) input_.drop_front(step.consumed);  // otherwise `work` drops all
       if (exchange.session_ != nullptr && exchange.ended_) settle_exchange();
       exchange.drop_reference();

@@ -128,6 +128,7 @@ struct Peer {
   }
   /// Reads and acknowledges up to `limit` bytes.
   std::string read(std::size_t limit = ~std::size_t{0}) {
+    settle();
     std::string text = connection.acknowledge(limit);
     if (!text.empty() && !gone && connection.writable_due()) handler->writable();
     settle();

@@ -80,7 +80,9 @@ Engine::Outcome Engine::uncaught() noexcept {
     JS_ClearUncatchableError(context_, error.get());
     deadline_ = 0;
     report("The watchdog ended a turn: ", error.get());
-    deadline_ = 1;  // long ago: if this call is a part of another one, that one ends, too
+    // If this call is a part of another one, that one ends, too: its next check finds the deadline long past.
+    deadline_ = 1;
+    if (depth_ > 1) JS_RequestInterrupt(context_);
     return Outcome::timeout;
   }
   if (is_out_of_memory(context_, error.get())) {

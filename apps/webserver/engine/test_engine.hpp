@@ -41,13 +41,13 @@ class TestEngine {
     lines_.clear();
     const auto result = engine_->run_source(source, path);
     error_ = result ? "" : result.error();
-    return lines_;
+    return lines();
   }
   std::string run_entry() {
     lines_.clear();
     const auto result = engine_->run_entry();
     error_ = result ? "" : result.error();
-    return lines_;
+    return lines();
   }
   /// Calls a global function as a turn.
   Engine::Outcome call(const char* name) {

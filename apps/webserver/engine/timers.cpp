@@ -52,12 +52,12 @@ Timers::Timers(Engine& engine) : engine_(engine), alive_(std::make_shared<Timers
 
 Timers::~Timers() {
   *alive_ = nullptr;
-  require(used_ == 0 && immediates_ == 0, "timers destroyed while some are pending", used_ + immediates_);
-  js_free_rt(engine_.runtime(), heap_);
+  require(heap_ == nullptr && immediates_ == 0, "timers destroyed before they were stopped", used_ + immediates_);
 }
 
 void Timers::stop_all() noexcept {
   timer_.cancel();
+  firing_ = false;
   while (used_ != 0) {
     TimerEntry& entry = *heap_[0];
     remove(entry);
@@ -69,6 +69,8 @@ void Timers::stop_all() noexcept {
   }
   immediate_last_ = nullptr;
   immediates_ = 0;
+  js_free_rt(engine_.runtime(), std::exchange(heap_, nullptr));
+  room_ = 0;
 }
 
 TimerEntry* Timers::entry(JSValueConst value) const noexcept { return static_cast<TimerEntry*>(JS_GetOpaque(value, class_)); }
@@ -221,10 +223,13 @@ void Timers::fire() noexcept {
   firing_ = true;
   const std::uint64_t now_ns = machine::now_ns(), started = sequence_;
   // Timers that callbacks start do not fire in this event.
-  for (unsigned turns = 0; used_ != 0 && turns < turns_per_event; ++turns) {
-    TimerEntry& entry = *heap_[0];
-    if (entry.deadline_ns > now_ns || entry.sequence > started) break;
-    fire_one(entry);
+  const auto due = [&] { return used_ != 0 && heap_[0]->deadline_ns <= now_ns && heap_[0]->sequence <= started; };
+  for (unsigned turns = 0; turns < turns_per_event && due(); ++turns) fire_one(*heap_[0]);
+  if (due()) {
+    spawn([alive = alive_] {
+      if (*alive != nullptr) (*alive)->fire();
+    });
+    return;
   }
   firing_ = false;
   arm();

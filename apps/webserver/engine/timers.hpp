@@ -45,6 +45,7 @@ class Timers {
   void stop(JSValueConst timer) noexcept;
   /// Starts a timer again with its own delay, unless it has fired or was stopped.
   void refresh(JSValueConst object) noexcept;
+  /// Stops all timers and frees their memory. MUST be called before the engine's runtime ends.
   void stop_all() noexcept;
   [[nodiscard]] std::size_t pending() const noexcept { return used_ + immediates_; }
   [[nodiscard]] TimerEntry* entry(JSValueConst value) const noexcept;

@@ -13,8 +13,8 @@ constexpr bool is_alphanumeric(unsigned letter) {
 }
 
 consteval std::array<std::uint8_t, 256> make_characters() {
-  constexpr std::string_view token_marks = "!#$%&'*+-.^_`|~";    // RFC 9110, 5.6.2
-  constexpr std::string_view host_marks = "-._~%!$&'()*+;=:[]";  // RFC 3986, 3.2.2 and 3.2.3; a comma would be a list of hosts
+  constexpr std::string_view token_marks = "!#$%&'*+-.^_`|~";  // RFC 9110, 5.6.2
+  constexpr std::string_view host_marks = "-._~%!$&'()*+;=";   // RFC 3986, 3.2.2; a comma would be a list of hosts
   std::array<std::uint8_t, 256> table{};
   for (unsigned letter = 0; letter < table.size(); ++letter) {
     const char mark = static_cast<char>(letter);
@@ -23,6 +23,7 @@ consteval std::array<std::uint8_t, 256> make_characters() {
     if (letter == '\t' || (letter >= ' ' && letter != 0x7F)) bits |= detail::value;
     if (letter > ' ' && letter < 0x7F && letter != '#') bits |= detail::target;
     if (is_alphanumeric(letter) || host_marks.find(mark) != std::string_view::npos) bits |= detail::host;
+    if (letter >= '0' && letter <= '9') bits |= detail::digit;
     table[letter] = bits;
   }
   return table;

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 namespace neap::webserver::http {
@@ -36,7 +37,7 @@ enum class Method : std::uint8_t {
 
 namespace detail {
 // Bits of `characters`.
-inline constexpr std::uint8_t token = 1, value = 2, target = 4, host = 8;
+inline constexpr std::uint8_t token = 1, value = 2, target = 4, host = 8, digit = 16;  // `host`: of a registered name or an IPv4 address
 extern const std::array<std::uint8_t, 256> characters;
 [[nodiscard]] inline bool all_have(std::string_view text, std::uint8_t bit) noexcept {
   std::uint8_t common = bit;
@@ -60,6 +61,28 @@ extern const std::array<std::uint8_t, 256> characters;
 [[nodiscard]] inline bool valid_reason(std::string_view reason) noexcept { return detail::all_have(reason, detail::value); }
 /// True if both names are equal, without regard to the case of ASCII letters.
 [[nodiscard]] bool equal_ignoring_case(std::string_view one, std::string_view other) noexcept;
+/// As above, for a name that is a token and `lower`, a token of lower-case letters and hyphens. A few instructions.
+template <std::size_t bytes_and_end>
+[[nodiscard, gnu::always_inline]] inline bool is_name(std::string_view name, const char (&lower)[bytes_and_end]) noexcept {
+  constexpr std::size_t bytes = bytes_and_end - 1;
+  if (name.size() != bytes) return false;
+  const auto equal = [&]<class Word>(Word, std::size_t at) {
+    Word is, should_be;
+    std::memcpy(&is, name.data() + at, sizeof(Word));
+    std::memcpy(&should_be, lower + at, sizeof(Word));
+    return static_cast<Word>(is | static_cast<Word>(0x2020'2020'2020'2020)) ==
+           should_be;  // no other character of a token becomes one of `lower`
+  };
+  if constexpr (bytes >= 8) {
+    for (std::size_t at = 0; at + 8 < bytes; at += 8) {
+      if (!equal(std::uint64_t{}, at)) return false;
+    }
+    return equal(std::uint64_t{}, bytes - 8);
+  } else {
+    static_assert(bytes >= 4);
+    return equal(std::uint32_t{}, 0) && equal(std::uint32_t{}, bytes - 4);
+  }
+}
 /// Returns the value of the first field with this name, or null. `name` may have any case.
 [[nodiscard]] const HeaderField* find_field(const HeaderField* first, const HeaderField* last, std::string_view name) noexcept;
 

@@ -37,22 +37,33 @@ bool for_each_member(std::string_view list, Use use) {
   }
 }
 
+/// Returns the number of characters at the front of `text` that have one of `bits`.
+std::size_t count_front(std::string_view text, std::uint8_t bits) noexcept {
+  std::size_t at = 0;
+  while (at < text.size() && (detail::characters[static_cast<unsigned char>(text[at])] & bits) != 0) ++at;
+  return at;
+}
+
+/// Returns the length of "[...]" at the front, an IPv6 address in its outer form; 0 if there is none.
+std::size_t count_literal(std::string_view text) noexcept {
+  const std::size_t end = text.find(']');
+  if (end == std::string_view::npos || end < 3) return 0;
+  const std::string_view inside = text.substr(1, end - 1);
+  const bool valid = std::ranges::all_of(inside, [](char letter) { return letter == ':' || detail::all_have({&letter, 1}, detail::host); });
+  return valid ? end + 1 : 0;
+}
+
 /// True for `host [":" port]`, as in Host. The host may be empty (RFC 9110, 7.2).
 bool valid_host(std::string_view text) noexcept {
-  if (!detail::all_have(text, detail::host)) return false;
-  std::string_view port;
+  std::size_t at = 0;
   if (!text.empty() && text.front() == '[') {
-    const std::size_t end = text.find(']');
-    if (end == std::string_view::npos || end < 3) return false;
-    if (text.substr(1, end - 1).find('[') != std::string_view::npos) return false;
-    port = text.substr(end + 1);
-    if (!port.empty() && port.front() != ':') return false;
+    at = count_literal(text);
+    if (at == 0) return false;
   } else {
-    port = text.substr(std::min(text.find(':'), text.size()));
+    at = count_front(text, detail::host);
   }
-  if (!port.empty()) port.remove_prefix(1);
-  return std::all_of(port.begin(), port.end(), [](char letter) { return letter >= '0' && letter <= '9'; }) &&
-         (text.empty() || text.front() == '[' || text.find_first_of("[]") == std::string_view::npos);
+  if (at == text.size()) return true;
+  return text[at] == ':' && at + 1 + count_front(text.substr(at + 1), detail::digit) == text.size();
 }
 }  // namespace
 
@@ -252,25 +263,36 @@ RequestParser::Step RequestParser::fail(Refusal refusal, std::size_t consumed) n
   state_ = State::failed;
   refusal_ = refusal;
   parsed_bytes_ += consumed;
-  return {Event::error, consumed, {}};
+  return {Event::error, consumed};
 }
 
 RequestParser::Step RequestParser::parse(std::span<const std::byte> input) noexcept {
   switch (state_) {
     case State::start:
+      if (input.empty()) return {Event::more, 0};
+      if (static_cast<unsigned char>(input.front()) > ' ' && !after_cr_) [[likely]] {
+        start_head();
+        return parse_head(input);
+      }
       return parse_start(input);
     case State::head:
-      return input.empty() ? Step{Event::more, 0, {}} : parse_head(input);
+      return input.empty() ? Step{Event::more, 0} : parse_head(input);
     case State::identity:
       return parse_identity(input);
     case State::chunked:
-      return input.empty() ? Step{Event::more, 0, {}} : parse_chunked(input);
+      return input.empty() ? Step{Event::more, 0} : parse_chunked(input);
     case State::ended:
-      return {Event::end, 0, {}};
+      return {Event::end, 0};
     case State::failed:
       break;
   }
-  return {Event::error, 0, {}};
+  return {Event::error, 0};
+}
+
+[[gnu::always_inline]] inline void RequestParser::start_head() noexcept {
+  llhttp_init(&parser_, HTTP_REQUEST, &Callbacks::head_settings);
+  parser_.data = this;
+  state_ = State::head;
 }
 
 /// Skips empty lines before the request line (RFC 9112, 2.2). llhttp would also skip a CR or an LF alone.
@@ -283,11 +305,9 @@ RequestParser::Step RequestParser::parse_start(std::span<const std::byte> input)
     if (++leading_bytes_ > head_bytes_max_) return fail(Refusal::head_too_large, at);
   }
   parsed_bytes_ += at;
-  if (at == input.size()) return {Event::more, at, {}};
+  if (at == input.size()) return {Event::more, at};
   if (after_cr_ || static_cast<char>(input[at]) == '\n') return fail(Refusal::line_break, at);
-  llhttp_init(&parser_, HTTP_REQUEST, &Callbacks::head_settings);
-  parser_.data = this;
-  state_ = State::head;
+  start_head();
   Step step = parse_head(input.subspan(at));
   step.consumed += at;
   return step;
@@ -304,7 +324,7 @@ RequestParser::Step RequestParser::parse_head(std::span<const std::byte> input) 
   if (!keep(text, fed)) return fail(Refusal::no_memory, fed);
   if (head_bytes_ == head_bytes_max_) return fail(Refusal::head_too_large, fed);
   parsed_bytes_ += fed;
-  return {Event::more, fed, {}};
+  return {Event::more, fed};
 }
 
 inline RequestParser::Step RequestParser::finish_head(const char* input, std::size_t bytes) noexcept {
@@ -324,7 +344,7 @@ inline RequestParser::Step RequestParser::finish_head(const char* input, std::si
     left_bytes_ = content_length_;
     state_ = State::identity;
   }
-  return {Event::head, bytes, {}};
+  return {Event::head, bytes};
 }
 
 inline bool RequestParser::make_fields() noexcept {
@@ -395,6 +415,28 @@ Refusal RequestParser::check_transfer_encoding() const noexcept {
   return codings == 1 ? Refusal::none : Refusal::transfer_encoding_unknown;
 }
 
+[[gnu::always_inline]] inline bool RequestParser::is_valid_host(std::string_view host) noexcept {
+  const std::size_t bytes = host.size();
+  if (bytes == known_host_bytes_ && bytes >= 8) [[likely]] {
+    std::uint64_t different = 0;
+    const auto compare = [&](std::size_t at) {
+      std::uint64_t is = 0, known = 0;
+      std::memcpy(&is, host.data() + at, sizeof is);
+      std::memcpy(&known, known_host_.data() + at, sizeof known);
+      different |= is ^ known;
+    };
+    for (std::size_t at = 0; at + 8 < bytes; at += 8) compare(at);
+    compare(bytes - 8);
+    if (different == 0) return true;
+  }
+  if (!valid_host(host)) return false;
+  if (bytes <= known_host_.size()) {
+    known_host_bytes_ = static_cast<std::uint8_t>(bytes);
+    std::memcpy(known_host_.data(), host.data(), bytes);
+  }
+  return true;
+}
+
 inline Refusal RequestParser::check_head() noexcept {
   if (const Refusal refusal = check_request_line({head_, head_bytes_}); refusal != Refusal::none) [[unlikely]]
     return refusal;
@@ -406,23 +448,23 @@ inline Refusal RequestParser::check_head() noexcept {
   bool has_transfer_encoding = false;                    // llhttp has no flag for an empty one
   bool closes = false, keeps = parser_.http_minor != 0;  // llhttp's flags miss an option that a tab follows
   for (const HeaderField& field : fields()) {
-    if (field.name.size() == 4 && equal_ignoring_case(field.name, "host")) {
+    if (is_name(field.name, "host")) {
       if (host != nullptr) return Refusal::host;
       host = &field;
-    } else if (field.name.size() == 6 && equal_ignoring_case(field.name, "expect")) {
+    } else if (is_name(field.name, "expect")) {
       if (!equal_ignoring_case(field.value, "100-continue")) return Refusal::expectation;
       expects_continue_ = parser_.http_minor != 0;
-    } else if (field.name.size() == 10 && equal_ignoring_case(field.name, "connection")) {
+    } else if (is_name(field.name, "connection")) {
       for_each_member(field.value, [&](std::string_view option) {
         closes = closes || equal_ignoring_case(option, "close");
         keeps = keeps || equal_ignoring_case(option, "keep-alive");
         return true;
       });
-    } else if (field.name.size() == 17 && equal_ignoring_case(field.name, "transfer-encoding")) {
+    } else if (is_name(field.name, "transfer-encoding")) {
       has_transfer_encoding = true;
     }
   }
-  if (host == nullptr ? parser_.http_minor != 0 : !valid_host(host->value)) return Refusal::host;
+  if (host == nullptr ? parser_.http_minor != 0 : !is_valid_host(host->value)) return Refusal::host;
   const unsigned flags = parser_.flags;
   if (has_transfer_encoding) [[unlikely]] {
     if (const Refusal refusal = check_transfer_encoding(); refusal != Refusal::none) return refusal;
@@ -441,13 +483,14 @@ inline Refusal RequestParser::check_head() noexcept {
 RequestParser::Step RequestParser::parse_identity(std::span<const std::byte> input) noexcept {
   if (left_bytes_ == 0) {
     state_ = State::ended;
-    return {Event::end, 0, {}};
+    return {Event::end, 0};
   }
-  if (input.empty()) return {Event::more, 0, {}};
+  if (input.empty()) return {Event::more, 0};
   const auto piece = input.first(static_cast<std::size_t>(std::min<std::uint64_t>(left_bytes_, input.size())));
   left_bytes_ -= piece.size();
   parsed_bytes_ += piece.size();
-  return {Event::body, piece.size(), piece};
+  piece_ = piece;
+  return {Event::body, piece.size()};
 }
 
 RequestParser::Step RequestParser::parse_chunked(std::span<const std::byte> input) noexcept {
@@ -466,16 +509,16 @@ RequestParser::Step RequestParser::parse_chunked(std::span<const std::byte> inpu
   if (!piece_.empty()) {
     body_bytes_ += piece_.size();
     if (body_bytes_ > limits_->body_bytes_max) return fail(Refusal::body_too_large, 0);
-    return {Event::body, consumed, piece_};
+    return {Event::body, consumed};
   }
   if (chunked_ended_) {
     if (trailers_ != nullptr) finish_trailers();
-    if (state_ == State::failed) return {Event::error, consumed, {}};
+    if (state_ == State::failed) return {Event::error, consumed};
     state_ = State::ended;
-    return {Event::end, consumed, {}};
+    return {Event::end, consumed};
   }
   if (consumed == 0) return fail(Refusal::chunk, 0);  // so that no caller loops for ever
-  return {Event::more, consumed, {}};
+  return {Event::more, consumed};
 }
 
 void RequestParser::finish_trailers() noexcept {

@@ -82,14 +82,13 @@ class RequestParser {
   enum class Event : std::uint8_t {
     more,   ///< the input is used up, and the event is not complete
     head,   ///< the head is complete; the accessors below are valid from now on
-    body,   ///< `piece` is a piece of the decoded body, never empty
+    body,   ///< `piece()` is a piece of the decoded body, never empty
     end,    ///< the request is complete. Later calls return `end` and consume nothing.
     error,  ///< the request was refused; see `refusal()`. Later calls return `error` and consume nothing.
   };
   struct Step {
     Event event;
-    std::size_t consumed;              ///< bytes of the input that MUST NOT be passed again
-    std::span<const std::byte> piece;  ///< a view of the input
+    std::size_t consumed;  ///< bytes of the input that MUST NOT be passed again
   };
 
   RequestParser() noexcept;
@@ -102,6 +101,8 @@ class RequestParser {
   /// Parses the front of `input`, which continues the bytes of earlier calls. `input` MUST NOT be empty, except to get the event `end`
   /// that directly follows the event `head` of a request without body; an empty input gives `more` in any other case.
   [[nodiscard]] Step parse(std::span<const std::byte> input) noexcept;
+  /// After the event `body`: a view of the input.
+  [[nodiscard]] std::span<const std::byte> piece() const noexcept { return piece_; }
   /// True if a byte of the request line has arrived. Leading empty lines do not count.
   [[nodiscard]] bool begun() const noexcept { return head_bytes_ != 0; }
   [[nodiscard]] Refusal refusal() const noexcept { return refusal_; }
@@ -147,6 +148,7 @@ class RequestParser {
   };
   struct Callbacks;
 
+  void start_head() noexcept;
   [[nodiscard]] Step parse_start(std::span<const std::byte> input) noexcept;
   [[nodiscard]] Step parse_head(std::span<const std::byte> input) noexcept;
   [[nodiscard]] Step parse_identity(std::span<const std::byte> input) noexcept;
@@ -164,6 +166,7 @@ class RequestParser {
   [[nodiscard]] bool make_fields() noexcept;
   void finish_trailers() noexcept;
   void release_heap() noexcept;
+  [[nodiscard]] bool is_valid_host(std::string_view host) noexcept;
 
   llhttp_t parser_{};
   State state_ = State::start;
@@ -191,6 +194,9 @@ class RequestParser {
   std::uint64_t parsed_bytes_ = 0;
   std::span<const std::byte> piece_;
   bool on_heap_ = false;
+  /// The last valid host. Most requests of a server have the same one, and a comparison costs less than the check.
+  std::uint8_t known_host_bytes_ = 0;
+  std::array<char, 48> known_host_{};
   std::unique_ptr<char[]> heap_head_;
   std::unique_ptr<Raw[]> heap_raw_;
   std::unique_ptr<HeaderField[]> heap_fields_;

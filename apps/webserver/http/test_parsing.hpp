@@ -76,8 +76,8 @@ Outcome parse_all(std::string_view input, Cut cut, const ParserLimits& limits = 
           break;
         }
         case RequestParser::Event::body:
-          if (!in_request || step.piece.empty()) std::abort();
-          outcome.requests.back().body.append(reinterpret_cast<const char*>(step.piece.data()), step.piece.size());
+          if (!in_request || parser->piece().empty()) std::abort();
+          outcome.requests.back().body.append(reinterpret_cast<const char*>(parser->piece().data()), parser->piece().size());
           break;
         case RequestParser::Event::end:
           outcome.requests.back().complete = true;

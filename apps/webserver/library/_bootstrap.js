@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // The globals of Node that the library provides.
 //
-// Start-up time counts, and most scripts use few globals. Nothing is loaded here: each global is a getter that loads its module at the first use and
-// replaces itself by the value. Globals that natives have set already are left alone.
+// Start-up time counts, and most scripts use few globals. Nothing is loaded here: each global is a getter that loads its module at the
+// first use and replaces itself by the value. Globals that natives have set already are left alone.
 'use strict';
 
 function lazy(name, load, enumerable = false) {
-  if (Object.hasOwn(globalThis, name) && globalThis[name] !== undefined) return;
+  if (Object.hasOwn(globalThis, name)) return; // without calling a getter
   Object.defineProperty(globalThis, name, {
     configurable: true,
     enumerable,
@@ -26,20 +26,7 @@ lazy('Buffer', () => require('buffer').Buffer);
 lazy('atob', () => require('buffer').atob);
 lazy('btoa', () => require('buffer').btoa);
 lazy('process', () => require('process'));
-// The engine has a console of its own for the library's start; programs get this one.
-Object.defineProperty(globalThis, 'console', {
-  configurable: true,
-  enumerable: false,
-  get() {
-    const value = require('console');
-    Object.defineProperty(globalThis, 'console', { value, configurable: true, enumerable: false, writable: true });
-    return value;
-  },
-  set(value) {
-    Object.defineProperty(globalThis, 'console', { value, configurable: true, enumerable: false, writable: true });
-  },
-});
-
+lazy('console', () => require('console'));
 for (const name of ['setTimeout', 'setInterval', 'setImmediate', 'clearTimeout', 'clearInterval', 'clearImmediate']) {
   lazy(name, () => require('timers')[name], true);
 }

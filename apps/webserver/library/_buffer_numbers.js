@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Numbers in a Buffer: readInt16LE, writeDoubleBE and the others.
 //
-// One DataView for each access would cost an object. Integers up to 32 bits are put together from bytes; floats pass through one shared DataView.
+// One DataView for each access would cost an object. Integers up to 32 bits are put together from bytes; floats pass through one shared
+// DataView.
 'use strict';
 
 const { withCode, argumentType, outOfRange, checkInteger } = require('_errors');

@@ -5,18 +5,15 @@
 const { inspect } = require('util');
 const { width } = require('_inspect_text');
 
-const show = (value) => inspect(value, { maxArrayLength: 3, breakLength: Infinity, depth: value !== null && typeof value === 'object' ? 0 : 2 });
+const show = (value) =>
+  inspect(value, { maxArrayLength: 3, breakLength: Infinity, depth: value !== null && typeof value === 'object' ? 0 : 2 });
 
-function centre(text, columns) {
-  const missing = columns - width(text);
-  const left = Math.floor(missing / 2);
-  return `${' '.repeat(left)}${text}${' '.repeat(missing - left)}`;
-}
+const cell = (text, columns) => ` ${text}${' '.repeat(columns - width(text) - 1)}`;
 
 function draw(head, rows) {
   const widths = head.map((title, column) => Math.max(width(title), ...rows.map((row) => width(row[column]))) + 2);
   const bars = widths.map((columns) => '─'.repeat(columns));
-  const line = (cells) => `│${cells.map((cell, column) => centre(cell, widths[column])).join('│')}│`;
+  const line = (cells) => `│${cells.map((text, column) => cell(text, widths[column])).join('│')}│`;
   const lines = [`┌${bars.join('┬')}┐`, line(head), `├${bars.join('┼')}┤`, ...rows.map(line), `└${bars.join('┴')}┘`];
   return lines.join('\n');
 }

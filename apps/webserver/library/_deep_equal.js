@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Deep equality, strict and loose, for `util` and `assert`.
 //
-// Pairs of objects under comparison are remembered: a circular object equals another one of the same shape. Members of sets and keys of maps that are
-// objects have no order, so they are matched by search.
+// Pairs of objects under comparison are remembered: a circular object equals another one of the same shape. Members of sets and keys of
+// maps that are objects have no order, so they are matched by search.
 'use strict';
 
 const { classOf } = require('_types');
@@ -70,9 +70,13 @@ function equalObjects(first, second, strict, memory) {
 function equalBytes(first, second, strict) {
   if (first.byteLength !== second.byteLength) return false;
   if (!strict && (first instanceof Float32Array || first instanceof Float64Array)) {
-    return first.length === second.length && first.every((value, index) => value === second[index] || (Number.isNaN(value) && Number.isNaN(second[index])));
+    return (
+      first.length === second.length &&
+      first.every((value, index) => value === second[index] || (Number.isNaN(value) && Number.isNaN(second[index])))
+    );
   }
-  const bytes = (value) => (ArrayBuffer.isView(value) ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : new Uint8Array(value));
+  const bytes = (value) =>
+    ArrayBuffer.isView(value) ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : new Uint8Array(value);
   const right = bytes(second);
   return bytes(first).every((byte, index) => byte === right[index]);
 }

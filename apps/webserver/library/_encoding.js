@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Names of encodings.
 //
-// Programs write 'UTF-8', 'utf8', 'binary' or 'ucs2'. The natives know seven names. `normalize` gives the native's name, or undefined for an unknown one.
+// Programs write 'UTF-8', 'utf8', 'binary' or 'ucs2'. The natives know seven names. `normalize` gives the native's name, or undefined for
+// an unknown one.
 'use strict';
 
 const names = {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Errors with Node's codes.
 //
-// Programs tell errors apart by `error.code`, and logs show "TypeError [ERR_X]: text" as in Node. This module makes such errors and checks arguments.
+// Programs tell errors apart by `error.code`, and logs show "TypeError [ERR_X]: text" as in Node. This module makes such errors and checks
+// arguments.
 'use strict';
 
 function withCode(Base, code, message) {
@@ -9,7 +10,8 @@ function withCode(Base, code, message) {
   error.code = code;
   // The stack begins with "Name [CODE]: message", as in Node. In an engine whose stack has frames alone there is nothing to change.
   const { stack } = error;
-  if (typeof stack === 'string' && stack.startsWith(`${error.name}:`)) error.stack = `${error.name} [${code}]${stack.slice(error.name.length)}`;
+  if (typeof stack === 'string' && stack.startsWith(`${error.name}:`))
+    error.stack = `${error.name} [${code}]${stack.slice(error.name.length)}`;
   Object.defineProperty(error, 'toString', {
     value() {
       return `${this.name} [${code}]: ${this.message}`;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // IncomingMessage: a request as a Readable.
 //
-// Natives make the object, without a constructor, and answer `method`, `url`, `headers` and so on. Most programs read no body, so the stream's state is
-// made at its first use. The body begins to arrive when `_read` asks for it; a full buffer pauses the client (back-pressure).
+// Natives make the object, without a constructor, and answer `method`, `url`, `headers` and so on. Most programs read no body, so the
+// stream's state is made at its first use. The body begins to arrive when `_read` asks for it; a full buffer pauses the client (back-
+// pressure).
 'use strict';
 
 const Readable = require('_stream_readable');

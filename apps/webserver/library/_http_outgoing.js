@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // OutgoingMessage and ServerResponse: the part of a response that natives do not do.
 //
-// `writeHead` and `end(text)` are natives, so the usual response runs no code of this file. Here are `write`, callbacks, events and time-outs. Natives
-// report 'finish', 'drain' and 'close' only after `_observe()`, which the first listener calls. Writes of one event are gathered by natives, so cork and
-// uncork only count.
+// `writeHead` and `end(text)` are natives, so the usual response runs no code of this file. Here are `write`, callbacks, events and time-
+// outs. Natives report 'finish', 'drain' and 'close' only after `_observe()`, which the first listener calls. Writes of one event are
+// gathered by natives, so cork and uncork only count.
 'use strict';
 
 const { Stream } = require('_stream_legacy');
@@ -121,7 +121,8 @@ prototype.write = function write(chunk, encoding, callback) {
   checkChunk(chunk);
   encoding = normalizeEncoding(encoding);
   if (this.writableEnded) return refuse(this, withCode(Error, 'ERR_STREAM_WRITE_AFTER_END', 'write after end'), callback);
-  if (this.destroyed) return refuse(this, withCode(Error, 'ERR_STREAM_DESTROYED', 'Cannot call write after a stream was destroyed'), callback);
+  if (this.destroyed)
+    return refuse(this, withCode(Error, 'ERR_STREAM_DESTROYED', 'Cannot call write after a stream was destroyed'), callback);
   sendReplacedHead(this);
   const below = this._write(chunk, encoding);
   if (typeof callback === 'function') nextTick(callback);

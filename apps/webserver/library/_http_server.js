@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // http.Server.
 //
-// Natives call the request listener directly, without an event: `setHandler`. So this file keeps natives informed of the listeners. With one listener of
-// 'request' they call that function, with several a function that emits the event. Time-outs and limits are natives' too; their properties are passed on.
+// Natives call the request listener directly, without an event: `setHandler`. So this file keeps natives informed of the listeners. With
+// one listener of 'request' they call that function, with several a function that emits the event. Time-outs and limits are natives' too;
+// their properties are passed on.
 'use strict';
 
 const EventEmitter = require('events');
@@ -148,7 +149,11 @@ Server.prototype.listen = function listen(...args) {
   if (first !== null && typeof first === 'object') {
     options = first;
     if (options.port === undefined || options.port === null) {
-      throw withCode(TypeError, 'ERR_INVALID_ARG_VALUE', 'The argument \'options\' must have the property "port": only TCP ports are served');
+      throw withCode(
+        TypeError,
+        'ERR_INVALID_ARG_VALUE',
+        'The argument \'options\' must have the property "port": only TCP ports are served',
+      );
     }
   } else if (typeof first === 'string' && !/^\s*\d+\s*$/.test(first)) {
     throw withCode(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument 'port' is invalid: only TCP ports are served. Received '${first}'`);

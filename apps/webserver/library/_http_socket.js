@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The `socket` of a request: addresses, and a way to end the connection.
 //
-// Programs read `req.socket.remoteAddress`, set options or destroy it. Bytes cannot be read or written here: the connection belongs to natives. The
-// options that have no meaning are accepted and do nothing.
+// Programs read `req.socket.remoteAddress`, set options or destroy it. Bytes cannot be read or written here: the connection belongs to
+// natives. The options that have no meaning are accepted and do nothing.
 'use strict';
 
 const EventEmitter = require('events');
@@ -79,7 +79,8 @@ class Socket extends EventEmitter {
     return this.destroy();
   }
 
-  /// After `delay_ms` without an answer, 'timeout' is emitted on the request, the response and the server. Without listeners the connection ends.
+  /// After `delay_ms` without an answer, 'timeout' is emitted on the request, the response and the server. Without listeners the connection
+  /// ends.
   setTimeout(delay_ms, callback) {
     clearTimeout(this._timer);
     this.timeout = delay_ms;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // inspect: a value as text for people.
 //
-// The text is that of Node for the values that programs log: plain and class objects, arrays, maps, sets, typed arrays, functions, errors, boxed
-// values, circular references. Colours are not supported; the option is accepted. Values inside of proxies are read through the proxy.
+// The text is that of Node for the values that programs log: plain and class objects, arrays, maps, sets, typed arrays, functions, errors,
+// boxed values, circular references. Colours are not supported; the option is accepted. Values inside of proxies are read through the
+// proxy.
 'use strict';
 
 const { isError, isPromise, isProxy, getPromiseDetails, typedArrayName, classOf } = require('_types');
@@ -237,7 +238,8 @@ function formatObject(context, value, level) {
   } catch (error) {
     context.seen.pop();
     // A stack overflow in a deep object.
-    if (error instanceof RangeError || error?.message === 'stack overflow') return `[${constructorName(value)}: Inspection interrupted prematurely.]`;
+    if (error instanceof RangeError || error?.message === 'stack overflow')
+      return `[${constructorName(value)}: Inspection interrupted prematurely.]`;
     throw error;
   }
   context.seen.pop();
@@ -315,7 +317,8 @@ function typedArrayEntries(context, value) {
   const output = [];
   for (let index = 0; index < limit; index++) output.push(formatPrimitive(context, value[index]));
   if (value.length > limit) output.push(more(value.length - limit));
-  if (context.showHidden) for (const key of ['BYTES_PER_ELEMENT', 'length', 'byteLength', 'byteOffset']) output.push(`[${key}]: ${value[key]}`);
+  if (context.showHidden)
+    for (const key of ['BYTES_PER_ELEMENT', 'length', 'byteLength', 'byteOffset']) output.push(`[${key}]: ${value[key]}`);
   return output;
 }
 
@@ -380,7 +383,11 @@ function functionBase(value, name, tag) {
     else if (parent && parent.name) text += ` extends ${parent.name}`;
     return `${text}]`;
   }
-  const kinds = { AsyncFunction: 'AsyncFunction', GeneratorFunction: 'GeneratorFunction', AsyncGeneratorFunction: 'AsyncGeneratorFunction' };
+  const kinds = {
+    AsyncFunction: 'AsyncFunction',
+    GeneratorFunction: 'GeneratorFunction',
+    AsyncGeneratorFunction: 'AsyncGeneratorFunction',
+  };
   const type = kinds[tag] ?? kinds[name] ?? 'Function';
   let text = `[${type}`;
   if (name === null) text += ' (null prototype)';

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Lines of `inspect`: one line for small objects, one line a property for large ones, columns for long arrays.
 //
-// Node's rule, which programs see in their logs: an object goes on one line if it has at most `compact` inner levels and fits `breakLength`. An array of
-// more than six short items becomes columns, up to 15 of them, in a shape about 2.5 times as wide as high.
+// Node's rule, which programs see in their logs: an object goes on one line if it has at most `compact` inner levels and fits
+// `breakLength`. An array of more than six short items becomes columns, up to 15 of them, in a shape about 2.5 times as wide as high.
 'use strict';
 
 const { width } = require('_inspect_text');

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The end of a stream by force: `destroy`, errors, 'close'.
 //
-// Readable and Writable share one destruction. A Duplex has two states, and both are marked. 'error' and 'close' are emitted once, in a later tick,
-// after `_destroy` has called back.
+// Readable and Writable share one destruction. A Duplex has two states, and both are marked. 'error' and 'close' are emitted once, in a
+// later tick, after `_destroy` has called back.
 'use strict';
 
 const nextTick = require('_ticks');

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Readable: a source of chunks with back-pressure.
 //
-// A source calls `push` when it likes; a program reads when it likes. Between them is a buffer, and `_read` is called only while the buffer holds less
-// than the high watermark. A Readable is paused (read() and 'readable') or flowing ('data', pipe, resume). The state is made on first use: the server's
-// request objects are made by natives, without a constructor.
+// A source calls `push` when it likes; a program reads when it likes. Between them is a buffer, and `_read` is called only while the buffer
+// holds less than the high watermark. A Readable is paused (read() and 'readable') or flowing ('data', pipe, resume). The state is made on
+// first use: the server's request objects are made by natives, without a constructor.
 'use strict';
 
 const EventEmitter = require('events');
@@ -168,9 +168,7 @@ function addChunk(stream, chunk, encoding, front) {
   return canTakeMore(state);
 }
 
-function canTakeMore(state) {
-  return !state.ended && (state.length < state.highWaterMark || state.length === 0);
-}
+const canTakeMore = (state) => !state.ended && (state.length < state.highWaterMark || state.length === 0);
 
 function deliver(stream, state, chunk, front) {
   if (state.flowing && state.length === 0 && !state.sync && stream.listenerCount('data') > 0) {
@@ -236,7 +234,6 @@ function readMore(stream, state) {
   state.readingMore = false;
 }
 
-// The count of bytes, or objects, that read(count) returns now.
 function available(state, count) {
   if (count <= 0 || (state.length === 0 && state.ended)) return 0;
   if (state.objectMode) return 1;
@@ -497,17 +494,5 @@ const setters = {
 for (const [name, get] of Object.entries(getters)) {
   Object.defineProperty(Readable.prototype, name, { get, set: setters[name], configurable: true, enumerable: false });
 }
-
-Readable.prototype.wrap = function wrap(old) {
-  old.on('data', (chunk) => {
-    if (!this.push(chunk) && old.pause) old.pause();
-  });
-  old.on('end', () => this.push(null));
-  old.on('error', (error) => destruction.fail(this, error));
-  old.on('close', () => this.destroy());
-  this._read = () => old.resume && old.resume();
-  return this;
-};
-
 module.exports = Readable;
 require('_stream_readable_use');

@@ -5,6 +5,7 @@
 const Readable = require('_stream_readable');
 const { Stream } = require('_stream_legacy');
 const { withCode, argumentType, checkFunction, AbortError } = require('_errors');
+const { fail } = require('_stream_destroy');
 const nextTick = require('_ticks');
 
 Readable.prototype.pipe = function pipe(target, options) {
@@ -250,6 +251,17 @@ Readable.from = function from(iterable, options) {
   return stream;
 };
 
+Readable.prototype.wrap = function wrap(old) {
+  old.on('data', (chunk) => {
+    if (!this.push(chunk) && old.pause) old.pause();
+  });
+  old.on('end', () => this.push(null));
+  old.on('error', (error) => fail(this, error));
+  old.on('close', () => this.destroy());
+  this._read = () => old.resume && old.resume();
+  return this;
+};
+
 Readable.toWeb = function toWeb(stream, options) {
   return require('_stream_web').readableToWeb(stream, options);
 };
@@ -266,4 +278,3 @@ Stream.prototype.pipe = function pipe(target, options) {
   target.emit('pipe', this);
   return target;
 };
-

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: BSL-1.0
 // finished, pipeline, addAbortSignal: what programs do with whole streams.
 //
-// `finished` reports the end of a stream once, good or bad. `pipeline` joins streams, generators and iterables, and destroys all of them if one fails.
-// Streams are recognised by their properties, because the server's responses have no Writable state.
+// `finished` reports the end of a stream once, good or bad. `pipeline` joins streams, generators and iterables, and destroys all of them if
+// one fails. Streams are recognised by their properties, because the server's responses have no Writable state.
 'use strict';
 
 const { withCode, argumentType, argumentValue, checkFunction, AbortError } = require('_errors');
 const nextTick = require('_ticks');
 
 function isStream(value) {
-  return !!value && typeof value === 'object' && typeof value.on === 'function' && (typeof value.pipe === 'function' || typeof value.write === 'function');
+  return (
+    !!value &&
+    typeof value === 'object' &&
+    typeof value.on === 'function' &&
+    (typeof value.pipe === 'function' || typeof value.write === 'function')
+  );
 }
 
 function hasReadableSide(stream) {
-  return !!stream._readableState && (stream._readableState.readable !== false || !stream._writableState) && typeof stream.read === 'function';
+  return (
+    !!stream._readableState && (stream._readableState.readable !== false || !stream._writableState) && typeof stream.read === 'function'
+  );
 }
 
 function hasWritableSide(stream) {
@@ -264,9 +271,16 @@ function runPipeline(streams, callback, options = {}) {
       current = typeof step === 'function' ? step({ signal: controller.signal }) : step;
       if (!isIterable(current) && !isStream(current)) throw argumentType('source', ['Stream', 'Iterable', 'AsyncIterable'], current);
     } else if (typeof step === 'function') {
-      const result = step(isStream(current) && !current[Symbol.asyncIterator] ? Duplex.from(current) : current, { signal: controller.signal });
+      const result = step(isStream(current) && !current[Symbol.asyncIterator] ? Duplex.from(current) : current, {
+        signal: controller.signal,
+      });
       if (reading) {
-        if (!isIterable(result)) throw withCode(TypeError, 'ERR_INVALID_RETURN_VALUE', `Expected AsyncIterable to be returned from the "transform[${index - 1}]" function`);
+        if (!isIterable(result))
+          throw withCode(
+            TypeError,
+            'ERR_INVALID_RETURN_VALUE',
+            `Expected AsyncIterable to be returned from the "transform[${index - 1}]" function`,
+          );
         current = result;
       } else {
         const output = new PassThrough({ objectMode: true });
@@ -285,7 +299,12 @@ function runPipeline(streams, callback, options = {}) {
             },
           );
         } else if (isIterable(result)) pump(result, output, done, ends);
-        else throw withCode(TypeError, 'ERR_INVALID_RETURN_VALUE', 'Expected AsyncIterable or Promise to be returned from the "destination" function');
+        else
+          throw withCode(
+            TypeError,
+            'ERR_INVALID_RETURN_VALUE',
+            'Expected AsyncIterable or Promise to be returned from the "destination" function',
+          );
         guard(output, false, true);
         current = output;
       }

@@ -107,7 +107,11 @@ function writableFromWeb(stream, options = {}) {
     );
   return new Writable({
     ...options,
-    write: (chunk, encoding, callback) => settle(writer.ready.then(() => writer.write(chunk)), callback),
+    write: (chunk, encoding, callback) =>
+      settle(
+        writer.ready.then(() => writer.write(chunk)),
+        callback,
+      ),
     final: (callback) => settle(writer.close(), callback),
     destroy: (error, callback) => {
       if (!error) {

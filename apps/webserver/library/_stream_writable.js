@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Writable: a sink for chunks with back-pressure.
 //
-// One chunk is in `_write` at a time; later chunks wait in a buffer. `write` returns false when the high watermark is reached; 'drain' says when to go
-// on. After `end`, `_final` may delay 'finish'.
+// One chunk is in `_write` at a time; later chunks wait in a buffer. `write` returns false when the high watermark is reached; 'drain' says
+// when to go on. After `end`, `_final` may delay 'finish'.
 'use strict';
 
 const { Buffer } = require('buffer');

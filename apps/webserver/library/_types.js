@@ -26,10 +26,10 @@ function hasSlot(prototype, name) {
 const isMap = hasSlot(Map.prototype, 'size');
 const isSet = hasSlot(Set.prototype, 'size');
 const isDate = hasSlot(Date.prototype, 'getTime');
-const isRegExp = (value) => Object.prototype.toString.call(value) === '[object RegExp]' || (value instanceof RegExp && value !== RegExp.prototype);
+const isRegExp = (value) =>
+  Object.prototype.toString.call(value) === '[object RegExp]' || (value instanceof RegExp && value !== RegExp.prototype);
 const isArrayBuffer = hasSlot(ArrayBuffer.prototype, 'byteLength');
-const isSharedArrayBuffer =
-  typeof SharedArrayBuffer === 'function' ? hasSlot(SharedArrayBuffer.prototype, 'byteLength') : () => false;
+const isSharedArrayBuffer = typeof SharedArrayBuffer === 'function' ? hasSlot(SharedArrayBuffer.prototype, 'byteLength') : () => false;
 const isDataView = (value) => ArrayBuffer.isView(value) && typedArrayName(value) === undefined;
 const isTypedArray = (value) => ArrayBuffer.isView(value) && typedArrayName(value) !== undefined;
 const isNumberObject = hasSlot(Number.prototype, 'valueOf');
@@ -87,7 +87,8 @@ const types = {
   isNumberObject,
   isStringObject,
   isSymbolObject,
-  isBoxedPrimitive: (value) => [isNumberObject, isStringObject, isBooleanObject, isBigIntObject, isSymbolObject].some((test) => test(value)),
+  isBoxedPrimitive: (value) =>
+    [isNumberObject, isStringObject, isBooleanObject, isBigIntObject, isSymbolObject].some((test) => test(value)),
   isNativeError,
   isRegExp,
   isAsyncFunction: (value) => typeof value === 'function' && /^Async/.test(Object.prototype.toString.call(value).slice(8)),
@@ -111,7 +112,19 @@ const types = {
   isArrayBufferView: ArrayBuffer.isView,
   isTypedArray,
 };
-for (const name of ['Uint8Array', 'Uint8ClampedArray', 'Uint16Array', 'Uint32Array', 'Int8Array', 'Int16Array', 'Int32Array', 'Float32Array', 'Float64Array', 'BigInt64Array', 'BigUint64Array']) {
+for (const name of [
+  'Uint8Array',
+  'Uint8ClampedArray',
+  'Uint16Array',
+  'Uint32Array',
+  'Int8Array',
+  'Int16Array',
+  'Int32Array',
+  'Float32Array',
+  'Float64Array',
+  'BigInt64Array',
+  'BigUint64Array',
+]) {
   types[`is${name}`] = (value) => ArrayBuffer.isView(value) && typedArrayName(value) === name;
 }
 

@@ -26,7 +26,8 @@ class Request {
     else {
       try {
         const parsed = new URL(`${input}`);
-        if (parsed.username || parsed.password) throw new TypeError(`Request cannot be constructed from a URL that includes credentials: ${input}`);
+        if (parsed.username || parsed.password)
+          throw new TypeError(`Request cannot be constructed from a URL that includes credentials: ${input}`);
         url = parsed.href;
       } catch (error) {
         if (/credentials/.test(error.message)) throw error;
@@ -96,7 +97,21 @@ class Request {
     return `Request ${inspect({ method: this.method, url: this.url, headers: this.headers }, options)}`;
   }
 }
-for (const name of ['method', 'url', 'headers', 'mode', 'credentials', 'cache', 'redirect', 'referrer', 'referrerPolicy', 'integrity', 'keepalive', 'destination', 'duplex']) {
+for (const name of [
+  'method',
+  'url',
+  'headers',
+  'mode',
+  'credentials',
+  'cache',
+  'redirect',
+  'referrer',
+  'referrerPolicy',
+  'integrity',
+  'keepalive',
+  'destination',
+  'duplex',
+]) {
   Object.defineProperty(Request.prototype, name, {
     configurable: true,
     enumerable: true,
@@ -113,12 +128,14 @@ class Response {
   constructor(body = null, init = {}) {
     init = init ?? {};
     const status = init.status === undefined ? 200 : Number(init.status);
-    if (!Number.isInteger(status) || status < 200 || status > 599) throw new RangeError('init["status"] must be in the range of 200 to 599, inclusive.');
+    if (!Number.isInteger(status) || status < 200 || status > 599)
+      throw new RangeError('init["status"] must be in the range of 200 to 599, inclusive.');
     const statusText = init.statusText === undefined ? '' : `${init.statusText}`;
     // eslint-disable-next-line no-control-regex
     if (/[^\t\x20-\x7e\x80-\xff]/.test(statusText)) throw new TypeError('Invalid statusText');
     this[state] = { status, statusText, headers: new Headers(init.headers), type: 'default', url: '', redirected: false };
-    if (body !== null && body !== undefined && nullBodyStatus.has(status)) throw new TypeError(`Response with null body status cannot have body: ${status}`);
+    if (body !== null && body !== undefined && nullBodyStatus.has(status))
+      throw new TypeError(`Response with null body status cannot have body: ${status}`);
     this[content] = extract(body);
     const { type } = this[content];
     if (type && !this.headers.has('content-type')) this.headers.append('content-type', type);

@@ -110,7 +110,8 @@ function parseMultipart(bytes, boundary) {
     const type = /content-type:\s*([^\r\n]*)/i.exec(head);
     const unquoted = (value) => value.replace(/%22/g, '"').replace(/%0D%0A/gi, '\r\n');
     const content = bytes.slice(bodyStart + 4, Math.max(end, bodyStart + 4));
-    if (fileName) form.append(unquoted(name[1]), new File([content], unquoted(fileName[1]), { type: type ? type[1] : 'application/octet-stream' }));
+    if (fileName)
+      form.append(unquoted(name[1]), new File([content], unquoted(fileName[1]), { type: type ? type[1] : 'application/octet-stream' }));
     else form.append(unquoted(name[1]), text.decode(content, 'utf8', 0, content.length));
     position = end + next.length;
     if (position >= bytes.length) throw new TypeError('Failed to parse body as FormData: no final boundary.');

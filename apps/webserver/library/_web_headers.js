@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Headers of the fetch interface.
 //
-// Names are kept in lower case in the order of their first use; iteration is sorted. Only set-cookie has several values, all others are joined.
+// Names are kept in lower case in the order of their first use; iteration is sorted. Only set-cookie has several values, all others are
+// joined.
 'use strict';
 
 const { withCode } = require('_errors');

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // ReadableStream of the web, with its default reader and controller.
 //
-// Programs for the fetch interface (Request, Response) carry bodies in these streams. A source is pulled while fewer chunks wait than the high watermark.
-// Byte streams (`type: 'bytes'`) are accepted; their chunks are read by the default reader. WritableStream and TransformStream: _web_sinks.js.
+// Programs for the fetch interface (Request, Response) carry bodies in these streams. A source is pulled while fewer chunks wait than the
+// high watermark. Byte streams (`type: 'bytes'`) are accepted; their chunks are read by the default reader. WritableStream and
+// TransformStream: _web_sinks.js.
 'use strict';
 
 const { withCode } = require('_errors');
@@ -226,9 +227,11 @@ class ReadableStreamDefaultReader {
 
 class ReadableStream {
   constructor(source = {}, strategy = {}) {
-    if (source === null || typeof source !== 'object') throw withCode(TypeError, 'ERR_INVALID_ARG_TYPE', 'The "source" argument must be of type object');
+    if (source === null || typeof source !== 'object')
+      throw withCode(TypeError, 'ERR_INVALID_ARG_TYPE', 'The "source" argument must be of type object');
     const isBytes = source.type !== undefined;
-    if (isBytes && `${source.type}` !== 'bytes') throw withCode(RangeError, 'ERR_INVALID_ARG_VALUE', `The property 'source.type' is invalid. Received '${source.type}'`);
+    if (isBytes && `${source.type}` !== 'bytes')
+      throw withCode(RangeError, 'ERR_INVALID_ARG_VALUE', `The property 'source.type' is invalid. Received '${source.type}'`);
     const methods = { object: source, start: source.start, pull: source.pull, cancel: source.cancel };
     this[state] = { status: 'readable', error: undefined, reader: null, requests: [], disturbed: false, controller: null };
     const controller = new ReadableStreamDefaultController(state, this, methods, strategyOf(strategy, isBytes ? 0 : 1));
@@ -315,7 +318,8 @@ class ReadableStream {
         pull,
         cancel: (reason) => {
           cancelled[index] = [reason];
-          if (cancelled[1 - index] !== undefined) reader.cancel([cancelled[0][0], cancelled[1][0]]).then(cancellation.resolve, cancellation.reject);
+          if (cancelled[1 - index] !== undefined)
+            reader.cancel([cancelled[0][0], cancelled[1][0]]).then(cancellation.resolve, cancellation.reject);
           return cancellation.promise;
         },
       });

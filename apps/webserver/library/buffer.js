@@ -2,9 +2,11 @@
 // Buffer: bytes, as in Node.
 //
 // A Buffer is a Uint8Array with more methods. Work that touches each byte is done by natives, `internalBinding('text')`:
-//   encode(string, encoding) -> Uint8Array            decode(bytes, encoding, start, end) -> string       byteLength(string) -> bytes in UTF-8
+//   encode(string, encoding) -> Uint8Array            decode(bytes, encoding, start, end) -> string       byteLength(string) -> bytes
+//     in UTF-8
 //   writeInto(target, string, offset, length, encoding) -> bytes written, whole characters only           compare(a, b) -> -1, 0, 1
-//   indexOf(haystack, needle, from, forward, step) -> index or -1                                          fill(target, pattern, start, end)
+//   indexOf(haystack, needle, from, forward, step) -> index or -1                                          fill(target, pattern, start,
+//     end)
 // `encoding` is a name of `_encoding.js`; offsets are checked here. There is no pool: each Buffer has its own memory, except slices.
 'use strict';
 
@@ -56,13 +58,12 @@ function fromArrayLike(list) {
   return buffer;
 }
 
-const fromTypes = ['string', 'Buffer', 'ArrayBuffer', 'Array', 'Array-like Object'];
 function fromTypeError(value) {
   const { describe } = require('_errors');
   return withCode(
     TypeError,
     'ERR_INVALID_ARG_TYPE',
-    `The first argument must be of type ${fromTypes[0]} or an instance of ${fromTypes.slice(1, 3).join(', ')}, or ${fromTypes[3]} or an ${fromTypes[4]}. ` +
+    'The first argument must be of type string or an instance of Buffer, ArrayBuffer, or Array or an Array-like Object. ' +
       `Received ${describe(value)}`,
   );
 }
@@ -448,41 +449,6 @@ for (const name of new Set(Object.values(names))) {
   });
 }
 
-function invalidCharacter(message) {
-  const Failure = typeof DOMException === 'function' ? DOMException : Error;
-  return new Failure(message, 'InvalidCharacterError');
-}
-
-function atob(input) {
-  if (arguments.length === 0) throw withCode(TypeError, 'ERR_MISSING_ARGS', 'The "input" argument must be specified');
-  let data = `${input}`.replace(/[\t\n\f\r ]/g, '');
-  if (data.length % 4 === 0) data = data.replace(/==?$/, '');
-  if (/[^A-Za-z0-9+/]/.test(data)) throw invalidCharacter('Invalid character');
-  if (data.length % 4 === 1) throw invalidCharacter('The string to be decoded is not correctly encoded.');
-  const bytes = text.encode(data, 'base64');
-  return text.decode(bytes, 'latin1', 0, bytes.length);
-}
-
-function btoa(input) {
-  if (arguments.length === 0) throw withCode(TypeError, 'ERR_MISSING_ARGS', 'The "input" argument must be specified');
-  const string = `${input}`;
-  for (let index = 0; index < string.length; index++) {
-    if (string.charCodeAt(index) > 255) throw invalidCharacter('Invalid character');
-  }
-  const bytes = text.encode(string, 'latin1');
-  return text.decode(bytes, 'base64', 0, bytes.length);
-}
-
-function isUtf8(bytes) {
-  const view = ArrayBuffer.isView(bytes) ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength) : new Uint8Array(bytes);
-  return text.compare(text.encode(text.decode(view, 'utf8', 0, view.length), 'utf8'), view) === 0;
-}
-
-function isAscii(bytes) {
-  const view = ArrayBuffer.isView(bytes) ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength) : new Uint8Array(bytes);
-  return view.every((byte) => byte < 128);
-}
-
 module.exports = {
   Buffer,
   SlowBuffer: Buffer.allocUnsafeSlow,
@@ -490,14 +456,11 @@ module.exports = {
   kMaxLength,
   kStringMaxLength,
   constants: { MAX_LENGTH: kMaxLength, MAX_STRING_LENGTH: kStringMaxLength },
-  atob,
-  btoa,
-  isUtf8,
-  isAscii,
+  ...require('_buffer_text'),
   get Blob() {
-    return require('web_blob').Blob;
+    return require('_web_blob').Blob;
   },
   get File() {
-    return require('web_blob').File;
+    return require('_web_blob').File;
   },
 };

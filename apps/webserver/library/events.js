@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // EventEmitter, as in Node.
 //
-// Each HTTP request makes two emitters, and most programs add no listener to them. So an emitter has no state until the first `on`: natives create the
-// objects without a constructor. One listener of an event is stored as the function itself, more as an array; `emit` with up to three arguments makes
-// no array of arguments.
+// Each HTTP request makes two emitters, and most programs add no listener to them. So an emitter has no state until the first `on`: natives
+// create the objects without a constructor. One listener of an event is stored as the function itself, more as an array; `emit` with up to
+// three arguments makes no array of arguments.
 'use strict';
 
 const { withCode, argumentType, checkNumber, checkFunction, AbortError } = require('_errors');
@@ -245,10 +245,8 @@ function once(emitter, name, options = {}) {
       return;
     }
     const isTarget = typeof emitter.addEventListener === 'function' && typeof emitter.on !== 'function';
-    const listen = (type, listener) =>
-      isTarget ? emitter.addEventListener(type, listener, { once: true }) : emitter.once(type, listener);
-    const ignore = (type, listener) =>
-      isTarget ? emitter.removeEventListener(type, listener) : emitter.removeListener(type, listener);
+    const listen = (type, listener) => (isTarget ? emitter.addEventListener(type, listener, { once: true }) : emitter.once(type, listener));
+    const ignore = (type, listener) => (isTarget ? emitter.removeEventListener(type, listener) : emitter.removeListener(type, listener));
     const onAbort = () => {
       ignore(name, onEvent);
       ignore('error', onError);
@@ -270,7 +268,8 @@ function once(emitter, name, options = {}) {
   });
 }
 
-/// An endless async iterator over the arguments of an event. `options.close` lists the events that end it. Events wait in a queue until they are read.
+/// An endless async iterator over the arguments of an event. `options.close` lists the events that end it. Events wait in a queue until
+/// they are read.
 function on(emitter, name, options = {}) {
   const signal = options && options.signal;
   if (signal && signal.aborted) throw new AbortError(undefined, { cause: signal.reason });

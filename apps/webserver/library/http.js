@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The module `http`: a server. There is no client.
 //
-// `request`, `get` and connections of an Agent throw ERR_METHOD_NOT_IMPLEMENTED. An Agent can be made, because libraries make one when they are loaded.
+// `request`, `get` and connections of an Agent throw ERR_METHOD_NOT_IMPLEMENTED. An Agent can be made, because libraries make one when they
+// are loaded.
 'use strict';
 
 const EventEmitter = require('events');

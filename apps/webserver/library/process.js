@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The object `process`.
 //
-// There is no process and no operating system around the script: the image runs one program until the machine stops. So `exit` throws, streams of input
-// are absent, and users, groups and signals have constant answers.
+// There is no process and no operating system around the script: the image runs one program until the machine stops. So `exit` throws,
+// streams of input are absent, and users, groups and signals have constant answers.
 'use strict';
 
 const EventEmitter = require('events');
@@ -85,7 +85,11 @@ process.hasUncaughtExceptionCaptureCallback = () => false;
 process.setSourceMapsEnabled = () => {};
 
 process.exit = function exit() {
-  throw withCode(Error, 'ERR_METHOD_NOT_IMPLEMENTED', 'process.exit is not available: the machine runs this script until it is switched off');
+  throw withCode(
+    Error,
+    'ERR_METHOD_NOT_IMPLEMENTED',
+    'process.exit is not available: the machine runs this script until it is switched off',
+  );
 };
 process.reallyExit = process.exit;
 process.abort = process.exit;

@@ -32,7 +32,8 @@ for (const [action, name] of [
   [setTimeout, 'setTimeout'],
   [setImmediate, 'setImmediate'],
 ]) {
-  if (!Object.hasOwn(action, custom)) Object.defineProperty(action, custom, { enumerable: true, configurable: true, get: () => require('timers/promises')[name] });
+  if (!Object.hasOwn(action, custom))
+    Object.defineProperty(action, custom, { enumerable: true, configurable: true, get: () => require('timers/promises')[name] });
 }
 
 module.exports = {

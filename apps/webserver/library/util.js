@@ -12,7 +12,9 @@ function hasOwnToString(value) {
   if (Object.hasOwn(value, 'toString')) return true;
   for (let prototype = Object.getPrototypeOf(value); prototype; prototype = Object.getPrototypeOf(prototype)) {
     if (Object.hasOwn(prototype, 'toString')) {
-      return ![Object.prototype, Array.prototype, Map.prototype, Set.prototype, Function.prototype].includes(prototype) && !isBuiltIn(prototype);
+      return (
+        ![Object.prototype, Array.prototype, Map.prototype, Set.prototype, Function.prototype].includes(prototype) && !isBuiltIn(prototype)
+      );
     }
   }
   return false;

@@ -336,7 +336,8 @@ impl Connection {
     }
 }
 
-/// Reports the complete replies at the beginning of the input. Returns their total length in bytes.
+/// Reports the complete replies at the beginning of the input. Returns their total length in bytes. After a reply that is the connection's
+/// last, returns `Closed`: no further request is sent on it.
 fn take_replies(
     outstanding: &mut VecDeque<Outstanding>,
     settings: &ConnectionSettings,
@@ -352,6 +353,9 @@ fn take_replies(
                 used += reply.bytes;
                 sink.answered(&waiting.request, reply.outcome, waiting.times);
                 outstanding.pop_front();
+                if reply.is_last {
+                    return Err(Failure::Closed);
+                }
             }
             Ok(None) => break,
             Err(_) => return Err(Failure::Garbage),

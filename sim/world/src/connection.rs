@@ -165,6 +165,9 @@ impl Connection {
                     used += reply.bytes;
                     endings.push(Ending::Answered(first.request, reply.outcome, first.times));
                     self.outstanding.pop_front();
+                    if reply.is_last {
+                        return Err(Failure::Closed);
+                    }
                 }
                 Ok(None) if self.input.len() - used <= REPLY_BYTES_MAX => break,
                 _ => return Err(Failure::Garbage),

@@ -43,17 +43,12 @@ Module.prototype.require = function (specifier) {
   }
   if (specifier === '') throw Object.assign(new TypeError("The argument 'id' must be a non-empty string. Received ''"), { code: 'ERR_INVALID_ARG_VALUE' });
   const path = resolve(specifier, this);
-  return path.startsWith('node:') ? builtin(path) : loadFile(path, this);
+  return path.startsWith('node:') ? binding.builtin(path.slice(5)) : loadFile(path, this);
 };
 
 Module.prototype._compile = function (source, path) {
   return run(this, binding.compile(path, source));
 };
-
-function builtin(path) {
-  const name = path.slice(5);
-  return name === 'module' ? Module : binding.builtin(name);
-}
 
 function resolve(specifier, parent) {
   try {

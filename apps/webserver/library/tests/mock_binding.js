@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The natives that the library needs, in plain JavaScript, with virtual time.
 //
-// `makeLibrary(host)` loads the library as the engine does: each file is wrapped in a function of (exports, require, module, internalBinding). The host
-// gives `read(name)` and `compile(text, name)`. Timers fire in `runTimers`, in order of their deadlines, without any waiting.
+// `makeLibrary(host)` loads the library as the engine does: each file is wrapped in a function of (exports, require, module,
+// internalBinding). The host gives `read(name)` and `compile(text, name)`. Timers fire in `runTimers`, in order of their deadlines, without
+// any waiting.
 'use strict';
 
 (function (global) {

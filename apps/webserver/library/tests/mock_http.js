@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The natives of internalBinding('http'), in plain JavaScript, for tests of the library without sockets.
 //
-// `exchange(server, request)` plays one request: {method, url, headers, body: [pieces], abortAfter, stall}. It resolves with what the client would
-// see: {status, reason, headers, body, aborted}. The natives follow apps/webserver's interface between HTTP and JavaScript.
+// `exchange(server, request)` plays one request: {method, url, headers, body: [pieces], abortAfter, stall}. It resolves with what the
+// client would see: {status, reason, headers, body, aborted}. The natives follow apps/webserver's interface between HTTP and JavaScript.
 'use strict';
 
 (function (global) {
@@ -104,7 +104,13 @@
         bytes.set(piece, length);
         length += piece.length;
       }
-      return { status: exchange.status, reason: exchange.reason, headers, body: text.decode(bytes, 'utf8', 0, length), aborted: exchange.aborted };
+      return {
+        status: exchange.status,
+        reason: exchange.reason,
+        headers,
+        body: text.decode(bytes, 'utf8', 0, length),
+        aborted: exchange.aborted,
+      };
     }
 
     const responseGetters = {
@@ -126,7 +132,8 @@
         throw coded(TypeError, 'ERR_INVALID_HTTP_TOKEN', `Header name must be a valid HTTP token ["${name}"]`);
       }
       if (value === undefined) throw coded(TypeError, 'ERR_HTTP_INVALID_HEADER_VALUE', `Invalid value "${value}" for header "${name}"`);
-      if (/[^\t\x20-\x7e\x80-\xff]/.test(value)) throw coded(TypeError, 'ERR_INVALID_CHAR', `Invalid character in header content ["${name}"]`);
+      if (/[^\t\x20-\x7e\x80-\xff]/.test(value))
+        throw coded(TypeError, 'ERR_INVALID_CHAR', `Invalid character in header content ["${name}"]`);
       exchange.fields.set(name.toLowerCase(), { name, value });
     };
     const finishLater = (exchange) => {
@@ -179,7 +186,8 @@
         if (typeof reason !== 'string') [reason, fields] = [undefined, reason];
         exchange.status = status;
         exchange.reason = reason;
-        if (Array.isArray(fields)) for (let index = 0; index < fields.length; index += 2) setField(exchange, fields[index], fields[index + 1]);
+        if (Array.isArray(fields))
+          for (let index = 0; index < fields.length; index += 2) setField(exchange, fields[index], fields[index + 1]);
         else for (const key of Object.keys(fields ?? {})) setField(exchange, key, fields[key]);
         exchange.headSent = true;
         return this;
@@ -209,7 +217,8 @@
       },
       end(chunk, encoding, callback) {
         const plain = chunk === undefined || chunk === null || typeof chunk === 'string' || chunk instanceof Uint8Array;
-        const slow = !plain || callback !== undefined || typeof encoding === 'function' || Object.hasOwn(this, 'writeHead') || of(this).ended;
+        const slow =
+          !plain || callback !== undefined || typeof encoding === 'function' || Object.hasOwn(this, 'writeHead') || of(this).ended;
         if (slow) return this._endSlow(chunk, encoding, callback);
         this._end(chunk ?? undefined, encoding);
         return this;
@@ -256,7 +265,9 @@
       },
       listen(server, port, host, options) {
         servers.set(server, { port: port || 8080, host, options, handler: undefined });
-        later(() => server._listening(port === 1 ? coded(Error, 'EADDRINUSE', 'listen EADDRINUSE: address already in use :::1') : undefined));
+        later(() =>
+          server._listening(port === 1 ? coded(Error, 'EADDRINUSE', 'listen EADDRINUSE: address already in use :::1') : undefined),
+        );
       },
       address: (server) => ({ address: '0.0.0.0', family: 'IPv4', port: servers.get(server).port }),
       close(server) {

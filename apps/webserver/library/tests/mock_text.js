@@ -76,7 +76,7 @@
   // The WHATWG decoder: an invalid sequence gives one U+FFFD for its longest valid beginning.
   function utf8Text(bytes, start, end) {
     let result = '';
-    for (let index = start; index < end; ) {
+    for (let index = start; index < end;) {
       const first = bytes[index++];
       let needed = 0;
       let low = 0x80;

@@ -15,12 +15,25 @@ const text = fs.readFileSync(program, 'utf8');
 const wrap = (body) => `(function (exports, require, module, print) {${body}\n})`;
 
 if (mode === 'node') {
-  vm.runInThisContext(wrap(text), { filename: program })({}, require, { exports: {} }, (...items) => process.stdout.write(`${items.join(' ')}\n`));
+  vm.runInThisContext(wrap(text), { filename: program })({}, require, { exports: {} }, (...items) =>
+    process.stdout.write(`${items.join(' ')}\n`),
+  );
 } else {
   const library = path.join(__dirname, '..');
   const context = vm.createContext({});
+  vm.runInContext('delete globalThis.console;', context);
   // Natives of the engine that the library expects as globals. They are Node's own here.
-  const engine = ['AbortController', 'URL', 'URLSearchParams', 'Event', 'EventTarget', 'AbortSignal', 'DOMException', 'performance', 'structuredClone'];
+  const engine = [
+    'AbortController',
+    'URL',
+    'URLSearchParams',
+    'Event',
+    'EventTarget',
+    'AbortSignal',
+    'DOMException',
+    'performance',
+    'structuredClone',
+  ];
   for (const name of engine) context[name] = globalThis[name];
   vm.runInContext('globalThis.queueMicrotask = (callback) => { Promise.resolve().then(callback); };', context);
   for (const name of ['mock_text.js', 'mock_encoder.js', 'mock_http.js', 'mock_binding.js']) {

@@ -77,5 +77,5 @@ pub fn decode(input: &[u8], request: &Request, opaque: u32, checks: Checks) -> D
             _ => Outcome::ServerError,
         }
     };
-    Ok(Some(Reply { bytes: HEADER_BYTES + body.len(), outcome }))
+    Ok(Some(Reply::new(HEADER_BYTES + body.len(), outcome)))
 }

@@ -33,7 +33,7 @@ pub fn encode(request: &Request, opaque: u32, out: &mut Vec<u8>) {
 pub fn decode(input: &[u8], request: &Request, opaque: u32, checks: Checks) -> Decoded {
     let Some((line, after)) = first_line(input)? else { return Ok(None) };
     if is_error_line(line) {
-        return Ok(Some(Reply { bytes: after, outcome: Outcome::ServerError }));
+        return Ok(Some(Reply::new(after, Outcome::ServerError)));
     }
     let mut words = line.split(|&byte| byte == b' ');
     let code = words.next().unwrap_or_default();
@@ -66,5 +66,5 @@ pub fn decode(input: &[u8], request: &Request, opaque: u32, checks: Checks) -> D
         (_, b"EN" | b"HD" | b"NF" | b"NS" | b"EX", None) => (after, Outcome::WrongReply),
         _ => return Err(Garbage),
     };
-    Ok(Some(Reply { bytes, outcome: if opaque_is_right { outcome } else { Outcome::WrongReply } }))
+    Ok(Some(Reply::new(bytes, if opaque_is_right { outcome } else { Outcome::WrongReply })))
 }

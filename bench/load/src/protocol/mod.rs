@@ -138,6 +138,14 @@ pub struct Reply {
     /// Length of the reply in the input.
     pub bytes: usize,
     pub outcome: Outcome,
+    /// True if the server closes the connection after this reply.
+    pub is_last: bool,
+}
+
+impl Reply {
+    pub fn new(bytes: usize, outcome: Outcome) -> Self {
+        Self { bytes, outcome, is_last: false }
+    }
 }
 
 /// Ok(None) if the reply is not complete.

@@ -79,7 +79,7 @@ fn a_value_is_checked_by_key_length_and_bytes() {
             ("000000000042", wrong.clone(), Outcome::WrongBytes),
         ] {
             let input = found(protocol, key, &value);
-            assert_eq!(decode(protocol, Operation::Get, &input), Ok(Some(Reply { bytes: input.len(), outcome })), "{protocol} {key}");
+            assert_eq!(decode(protocol, Operation::Get, &input), Ok(Some(Reply::new(input.len(), outcome))), "{protocol} {key}");
         }
         let input = found(protocol, "000000000042", &wrong);
         let memcached = protocol.of_memcached().unwrap();
@@ -127,7 +127,7 @@ fn each_reply_has_its_outcome() {
         (ProtocolName::Binary, Delete, binary(4, 1, none), Outcome::Miss),
         (ProtocolName::Binary, Delete, binary(1, 0, none), Outcome::WrongReply),
     ] {
-        let expected = Ok(Some(Reply { bytes: input.len(), outcome }));
+        let expected = Ok(Some(Reply::new(input.len(), outcome)));
         assert_eq!(decode(protocol, operation, &input), expected, "{protocol} {}", String::from_utf8_lossy(&input));
     }
 }

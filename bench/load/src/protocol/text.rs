@@ -33,7 +33,7 @@ pub fn encode(request: &Request, out: &mut Vec<u8>) {
 
 pub fn decode(input: &[u8], request: &Request, checks: Checks) -> Decoded {
     let Some((line, after)) = first_line(input)? else { return Ok(None) };
-    let whole = |outcome| Ok(Some(Reply { bytes: after, outcome }));
+    let whole = |outcome| Ok(Some(Reply::new(after, outcome)));
     match (request.operation, line) {
         (_, line) if is_error_line(line) => whole(Outcome::ServerError),
         (Operation::Get, b"END") | (Operation::Delete, b"NOT_FOUND") => whole(Outcome::Miss),
@@ -50,7 +50,7 @@ pub fn decode(input: &[u8], request: &Request, checks: Checks) -> Decoded {
                 Operation::Get => judge(request, request.key.matches(key), &input[after..end], checks),
                 _ => Outcome::WrongReply,
             };
-            Ok(Some(Reply { bytes: end + 2 + END.len(), outcome }))
+            Ok(Some(Reply::new(end + 2 + END.len(), outcome)))
         }
         (_, b"END" | b"STORED" | b"NOT_STORED" | b"DELETED" | b"NOT_FOUND" | b"EXISTS") => whole(Outcome::WrongReply),
         _ => Err(Garbage),

@@ -40,6 +40,18 @@ fn a_number_of_requests_ends_every_pace() {
     }
 }
 
+// A server may end a connection with a reply that says so. The request is answered, and the next one takes another connection.
+#[test]
+fn a_last_reply_loses_its_connection_and_no_request() {
+    let stub = Stub::start("--preset hello --fault last-reply --every 25");
+    let finished = load(&stub.address, "--preset hello -w 0 -s 0.5 --rate 1000 -c 50 -q --time-out 50");
+    let report = stub.end();
+    assert!(finished.is_good, "{}", finished.stderr);
+    assert_eq!(finished.number("loading/requests/outcomes/done"), finished.number("loading/intended"), "{}", finished.table);
+    assert_eq!(finished.number("connections/lost"), report["faults"].as_f64().unwrap());
+    assert!(finished.number("connections/lost") > 5.0);
+}
+
 #[test]
 fn each_fault_is_counted_by_its_kind() {
     for (preset, fault, kind) in [

@@ -14,7 +14,12 @@ const randomText = () => {
   for (let count = random(24); count > 0; count--) result += alphabet[random(alphabet.length)];
   return result;
 };
-const randomBytes = () => B.from(Array.from({ length: random(24) }, () => (random(3) === 0 ? random(256) : [0xf0, 0x9f, 0x98, 0x80, 0xe2, 0x82, 0xac, 0x41, 0xed, 0xa0][random(10)])));
+const randomBytes = () =>
+  B.from(
+    Array.from({ length: random(24) }, () =>
+      random(3) === 0 ? random(256) : [0xf0, 0x9f, 0x98, 0x80, 0xe2, 0x82, 0xac, 0x41, 0xed, 0xa0][random(10)],
+    ),
+  );
 const encodings = ['utf8', 'UTF-8', 'latin1', 'binary', 'ascii', 'hex', 'base64', 'base64url', 'utf16le', 'ucs2', 'UCS-2'];
 const show = (value) => (value instanceof Uint8Array ? `<${Array.from(value).join(' ')}>` : JSON.stringify(value));
 const attempt = (name, action) => {
@@ -41,10 +46,23 @@ for (let round = 0; round < 400; round++) {
   attempt('alloc', () => B.alloc(10, bytes));
   const needle = bytes.subarray(random(bytes.length + 1), random(bytes.length + 1));
   const from = random(40) - 20;
-  print(bytes.indexOf(needle, from), bytes.lastIndexOf(needle, from), bytes.includes(needle), bytes.length % 2 === 0 && needle.length % 2 === 0 ? bytes.indexOf(needle, from, 'utf16le') : 0, bytes.indexOf(0x41, from), bytes.lastIndexOf(0x41, from));
+  print(
+    bytes.indexOf(needle, from),
+    bytes.lastIndexOf(needle, from),
+    bytes.includes(needle),
+    bytes.length % 2 === 0 && needle.length % 2 === 0 ? bytes.indexOf(needle, from, 'utf16le') : 0,
+    bytes.indexOf(0x41, from),
+    bytes.lastIndexOf(0x41, from),
+  );
   const some = buffer.toString(encoding).slice(0, 1);
   print(buffer.indexOf(some, from, encoding), buffer.lastIndexOf(some, from, encoding), buffer.lastIndexOf(some));
-  print(show(bytes.slice(random(20) - 10, random(20) - 10)), bytes.compare(buffer), B.compare(bytes, buffer), bytes.equals(B.from(bytes)), bytes.equals(buffer));
+  print(
+    show(bytes.slice(random(20) - 10, random(20) - 10)),
+    bytes.compare(buffer),
+    B.compare(bytes, buffer),
+    bytes.equals(B.from(bytes)),
+    bytes.equals(buffer),
+  );
   attempt('copy', () => [bytes.copy(target, random(20), random(20), random(20)), target.toString('hex')]);
   attempt('compare', () => bytes.compare(target, random(20), random(20), random(20), random(20)));
   attempt('swap16', () => B.from(bytes).swap16());
@@ -62,14 +80,19 @@ for (const sign of ['Int', 'UInt', 'Uint']) {
         const target = B.alloc(6);
         attempt(`${name} ${value}`, () => [target[`write${name}`](value, 1), target.toString('hex'), target[`read${name}`](1)]);
       }
-      for (const offset of [undefined, 6 - widths[bits], 7 - widths[bits], -1, 1.5, '1', NaN]) attempt(`${name} at ${offset}`, () => B.from([1, 130, 3, 200, 5, 255])[`read${name}`](offset));
+      for (const offset of [undefined, 6 - widths[bits], 7 - widths[bits], -1, 1.5, '1', NaN])
+        attempt(`${name} at ${offset}`, () => B.from([1, 130, 3, 200, 5, 255])[`read${name}`](offset));
     }
   }
   for (const order of ['LE', 'BE']) {
     for (let size = 0; size <= 7; size++) {
       for (const value of [5, -5, 2 ** 47, 2 ** 20]) {
         const target = B.alloc(8);
-        attempt(`${sign}${order} ${size} ${value}`, () => [target[`write${sign}${order}`](value, 1, size), target.toString('hex'), target[`read${sign}${order}`](1, size)]);
+        attempt(`${sign}${order} ${size} ${value}`, () => [
+          target[`write${sign}${order}`](value, 1, size),
+          target.toString('hex'),
+          target[`read${sign}${order}`](1, size),
+        ]);
       }
     }
   }
@@ -115,7 +138,12 @@ attempt('write far', () => B.alloc(2).write('x', 5));
 attempt('fill nothing', () => B.alloc(2).fill('zz', 'hex'));
 attempt('fill far', () => B.alloc(2).fill(1, 5));
 print(B.isBuffer(B.alloc(1)), B.isBuffer(new Uint8Array(1)), B.isEncoding('UTF8'), B.isEncoding('x'), B.isEncoding(''), B.isEncoding());
-print(B.from('abc') instanceof Uint8Array, B.alloc(1).constructor === B, B.from('abc').map((byte) => byte + 1) instanceof B, B.of(1, 2).length);
+print(
+  B.from('abc') instanceof Uint8Array,
+  B.alloc(1).constructor === B,
+  B.from('abc').map((byte) => byte + 1) instanceof B,
+  B.of(1, 2).length,
+);
 print(JSON.stringify({ a: B.from('hi') }), `${B.from('text')}`, B.from('abc') + '', Object.keys(B.from('ab')).join());
 const parent = B.from('abcdef');
 const part = parent.subarray(1, 3);

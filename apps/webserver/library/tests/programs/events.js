@@ -4,7 +4,10 @@ const EventEmitter = require('events');
 const { once, on, errorMonitor } = EventEmitter;
 
 const emitter = new EventEmitter();
-const log = (name) => (...args) => print(name, JSON.stringify(args));
+const log =
+  (name) =>
+  (...args) =>
+    print(name, JSON.stringify(args));
 emitter.on('newListener', (type) => print('new', String(type)));
 emitter.on('removeListener', (type) => print('removed', String(type)));
 const first = log('first');
@@ -27,7 +30,13 @@ emitter.emit('a');
 emitter.removeAllListeners();
 print(emitter.eventNames().length, emitter.getMaxListeners(), emitter.setMaxListeners(3).getMaxListeners());
 
-for (const bad of [() => emitter.on('x', 5), () => emitter.setMaxListeners(-1), () => emitter.emit('error', new Error('plain')), () => emitter.emit('error', { a: 1 }), () => emitter.emit('error')]) {
+for (const bad of [
+  () => emitter.on('x', 5),
+  () => emitter.setMaxListeners(-1),
+  () => emitter.emit('error', new Error('plain')),
+  () => emitter.emit('error', { a: 1 }),
+  () => emitter.emit('error'),
+]) {
   try {
     bad();
     print('no error');

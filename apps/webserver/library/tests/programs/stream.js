@@ -5,9 +5,18 @@ const { Readable, Writable, Duplex, Transform, PassThrough, pipeline, finished }
 const { Buffer } = require('buffer');
 
 const wait = (time_ms) => new Promise((resolve) => setTimeout(resolve, time_ms));
-const show = (value) => (value instanceof Uint8Array ? `<${Buffer.from(value).toString()}>` : value instanceof Error ? `${value.name} ${value.code} ${value.message}` : JSON.stringify(value));
+const show = (value) =>
+  value instanceof Uint8Array
+    ? `<${Buffer.from(value).toString()}>`
+    : value instanceof Error
+      ? `${value.name} ${value.code} ${value.message}`
+      : JSON.stringify(value);
 // Prints all events of a stream, with its name.
-function watch(name, object, types = ['data', 'readable', 'end', 'finish', 'close', 'error', 'drain', 'pipe', 'unpipe', 'pause', 'resume', 'prefinish']) {
+function watch(
+  name,
+  object,
+  types = ['data', 'readable', 'end', 'finish', 'close', 'error', 'drain', 'pipe', 'unpipe', 'pause', 'resume', 'prefinish'],
+) {
   for (const type of types) object.on(type, (value) => print(name, type, type === 'pipe' || type === 'unpipe' ? '' : (show(value) ?? '')));
   return object;
 }
@@ -122,7 +131,12 @@ const cases = {
   },
   async writable() {
     const sink = watch('w', slowSink('w', { highWaterMark: 3 }), passive);
-    print(sink.write('a', () => print('cb a')), sink.write('bc', 'latin1', () => print('cb bc')), sink.writableLength, sink.writableNeedDrain);
+    print(
+      sink.write('a', () => print('cb a')),
+      sink.write('bc', 'latin1', () => print('cb bc')),
+      sink.writableLength,
+      sink.writableNeedDrain,
+    );
     await wait(20);
     print(sink.write(new Uint8Array([65])));
     sink.end('last', () => print('cb end'));
@@ -183,7 +197,11 @@ const cases = {
     sink.end((error) => print('cb end', show(error)));
   },
   async failingFinal() {
-    const sink = watch('final', new Writable({ write: (chunk, encoding, callback) => callback(), final: (callback) => callback(new Error('final failed')) }), passive);
+    const sink = watch(
+      'final',
+      new Writable({ write: (chunk, encoding, callback) => callback(), final: (callback) => callback(new Error('final failed')) }),
+      passive,
+    );
     sink.end((error) => print('cb end', show(error)));
   },
   async destroyed() {
@@ -200,7 +218,15 @@ const cases = {
   },
   async misuse() {
     const sink = new Writable({ write: (chunk, encoding, callback) => callback() });
-    for (const bad of [() => sink.write(null), () => sink.write(5), () => sink.write({}), () => sink.write('a', 'nothing'), () => new Readable({ highWaterMark: -1 }), () => Readable.from(5), () => new Writable().write('x')]) {
+    for (const bad of [
+      () => sink.write(null),
+      () => sink.write(5),
+      () => sink.write({}),
+      () => sink.write('a', 'nothing'),
+      () => new Readable({ highWaterMark: -1 }),
+      () => Readable.from(5),
+      () => new Writable().write('x'),
+    ]) {
       try {
         bad();
         print('no error');
@@ -232,7 +258,11 @@ const cases = {
   async transformBackPressure() {
     const through = new PassThrough({ highWaterMark: 4 });
     watch('p', through, passive);
-    for (const word of ['one', 'two', 'three', 'four']) print(word, through.write(word, () => print('cb', word)));
+    for (const word of ['one', 'two', 'three', 'four'])
+      print(
+        word,
+        through.write(word, () => print('cb', word)),
+      );
     await wait(1);
     print(show(through.read()));
     await wait(1);
@@ -260,7 +290,10 @@ const cases = {
     print(both instanceof Readable, both instanceof Writable, both instanceof Duplex, both instanceof stream);
   },
   async halfOpen() {
-    const both = watch('half', new Duplex({ allowHalfOpen: false, read() {}, write: (chunk, encoding, callback) => callback() }), ['data', ...passive]);
+    const both = watch('half', new Duplex({ allowHalfOpen: false, read() {}, write: (chunk, encoding, callback) => callback() }), [
+      'data',
+      ...passive,
+    ]);
     both.push(null);
   },
   async from() {
@@ -279,7 +312,14 @@ const cases = {
       if (item === 2) break;
     }
     print(show(await Readable.from('whole string').toArray()));
-    print(show(await Readable.from([1, 2, 3, 4]).filter((value) => value % 2).map((value) => value * 10).toArray()));
+    print(
+      show(
+        await Readable.from([1, 2, 3, 4])
+          .filter((value) => value % 2)
+          .map((value) => value * 10)
+          .toArray(),
+      ),
+    );
   },
   async pipeline() {
     const upper = new Transform({ transform: (chunk, encoding, callback) => callback(null, chunk.toString().toUpperCase()) });
@@ -319,7 +359,9 @@ const cases = {
     );
     const controller = new AbortController();
     setTimeout(() => controller.abort(), 3);
-    await stream.promises.pipeline(new Readable({ read() {} }), slowSink('aborted'), { signal: controller.signal }).catch((error) => print(show(error)));
+    await stream.promises
+      .pipeline(new Readable({ read() {} }), slowSink('aborted'), { signal: controller.signal })
+      .catch((error) => print(show(error)));
   },
   async finished() {
     const done = (name) => (error) => print(name, show(error) ?? 'fine');

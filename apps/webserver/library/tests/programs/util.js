@@ -39,7 +39,7 @@ const accessors = {
 const bound = Object.assign(() => {}, { p: 1 });
 const values = {
   plain: { a: 1, b: 'two', c: [1, 2, 3], d: { e: { f: { g: 1 } } } },
-  primitives: [1, -0, 1.5, NaN, 10n, true, null, undefined, Symbol('s'), 'it\'s', 'a"b\'c', 'x`\'"', '\n\t\x01\x7f\ud800é'],
+  primitives: [1, -0, 1.5, NaN, 10n, true, null, undefined, Symbol('s'), "it's", 'a"b\'c', 'x`\'"', '\n\t\x01\x7f\ud800é'],
   numbers: Array.from({ length: 150 }, (_, index) => index * 3),
   words: 'the quick brown fox jumps over the lazy dog and then some more words follow here'.split(' '),
   long: Array.from({ length: 8 }, (_, index) => 'word'.repeat(index)),
@@ -47,14 +47,28 @@ const values = {
   bar: new Bar(),
   empty: [{}, [], new Foo().constructor, new Map(), new Set(), '', Object.create(null)],
   mine: Mine.from([1, 2]),
-  map: new Map([['a', 1], [{ b: 1 }, [2]]]),
+  map: new Map([
+    ['a', 1],
+    [{ b: 1 }, [2]],
+  ]),
   mymap: new MyMap([[1, 2]]),
   set: new Set([1, 'a', { b: 2 }]),
   weak: [new WeakMap(), new WeakSet()],
   typed: [new Uint8Array([1, 2, 3]), new Float64Array(2), new ArrayBuffer(3), new DataView(new ArrayBuffer(2))],
   buffer: require('buffer').Buffer.from('hello'),
   longBuffer: require('buffer').Buffer.alloc(60, 1),
-  functions: [function named() {}, () => {}, async () => {}, function* gen() {}, async function* agen() {}, Foo, Bar, class {}, bound, Math.max],
+  functions: [
+    function named() {},
+    () => {},
+    async () => {},
+    function* gen() {},
+    async function* agen() {},
+    Foo,
+    Bar,
+    class {},
+    bound,
+    Math.max,
+  ],
   date: [new Date(0), new Date(NaN)],
   regexp: /a\/b/gi,
   boxed: [new Number(3), new String('abc'), new Boolean(false), Object(Symbol('q')), Object(10n)],
@@ -130,8 +144,19 @@ const formats = [
   ['%s', [1, [2, [3]]]],
 ];
 for (const args of formats) print('>', util.format(...args));
-print(util.types.isDate(new Date()), util.types.isRegExp(/x/), util.types.isMap(new Map()), util.types.isPromise(Promise.resolve()), util.types.isUint8Array(new Uint8Array()));
-print(util.types.isAsyncFunction(async () => {}), util.types.isGeneratorFunction(function* () {}), util.types.isNativeError(new Error()), util.types.isBoxedPrimitive(Object(1)));
+print(
+  util.types.isDate(new Date()),
+  util.types.isRegExp(/x/),
+  util.types.isMap(new Map()),
+  util.types.isPromise(Promise.resolve()),
+  util.types.isUint8Array(new Uint8Array()),
+);
+print(
+  util.types.isAsyncFunction(async () => {}),
+  util.types.isGeneratorFunction(function* () {}),
+  util.types.isNativeError(new Error()),
+  util.types.isBoxedPrimitive(Object(1)),
+);
 function Parent() {}
 function Child() {}
 util.inherits(Child, Parent);
@@ -140,18 +165,55 @@ print(util.stripVTControlCharacters('\u001b[31mred\u001b[0m'), util.toUSVString(
 
 const deep = util.isDeepStrictEqual;
 const pairs = [
-  [1, 1], [1, '1'], [NaN, NaN], [0, -0], [{ a: 1 }, { a: 1 }], [{ a: 1 }, { a: '1' }], [[1, 2], [1, 2]], [[1, 2], [2, 1]], [new Map([[1, { a: 1 }]]), new Map([[1, { a: 1 }]])],
-  [new Set([1, { a: 1 }]), new Set([{ a: 1 }, 1])], [new Set([1]), new Set([2])], [new Date(1), new Date(1)], [new Date(1), new Date(2)], [/a/g, /a/g], [/a/g, /a/i],
-  [new Foo(), new Foo()], [new Foo(), { a: 1 }], [new Error('a'), new Error('a')], [new Error('a'), new Error('b')], [new Uint8Array([1]), new Uint8Array([1])], [new Uint8Array([1]), [1]],
-  [circular, circular], [null, undefined], [Object(1), Object(1)], [Object(1), Object(2)], [{ a: undefined }, {}], [[1, , 3], [1, undefined, 3]], [Symbol.for('a'), Symbol.for('a')],
-  [new Map([[{ k: 1 }, 1]]), new Map([[{ k: 1 }, 1]])], [() => {}, () => {}], [{ [Symbol.for('x')]: 1 }, { [Symbol.for('x')]: 2 }],
+  [1, 1],
+  [1, '1'],
+  [NaN, NaN],
+  [0, -0],
+  [{ a: 1 }, { a: 1 }],
+  [{ a: 1 }, { a: '1' }],
+  [
+    [1, 2],
+    [1, 2],
+  ],
+  [
+    [1, 2],
+    [2, 1],
+  ],
+  [new Map([[1, { a: 1 }]]), new Map([[1, { a: 1 }]])],
+  [new Set([1, { a: 1 }]), new Set([{ a: 1 }, 1])],
+  [new Set([1]), new Set([2])],
+  [new Date(1), new Date(1)],
+  [new Date(1), new Date(2)],
+  [/a/g, /a/g],
+  [/a/g, /a/i],
+  [new Foo(), new Foo()],
+  [new Foo(), { a: 1 }],
+  [new Error('a'), new Error('a')],
+  [new Error('a'), new Error('b')],
+  [new Uint8Array([1]), new Uint8Array([1])],
+  [new Uint8Array([1]), [1]],
+  [circular, circular],
+  [null, undefined],
+  [Object(1), Object(1)],
+  [Object(1), Object(2)],
+  [{ a: undefined }, {}],
+  [
+    [1, , 3],
+    [1, undefined, 3],
+  ],
+  [Symbol.for('a'), Symbol.for('a')],
+  [new Map([[{ k: 1 }, 1]]), new Map([[{ k: 1 }, 1]])],
+  [() => {}, () => {}],
+  [{ [Symbol.for('x')]: 1 }, { [Symbol.for('x')]: 2 }],
 ];
 print(pairs.map(([first, second]) => deep(first, second)).join());
 
 (async () => {
   const late = util.promisify((value, callback) => setTimeout(callback, 1, null, value + 1));
   print(await late(1));
-  await util.promisify((callback) => callback(new Error('no')))().catch((failure) => print(failure.message));
+  await util
+    .promisify((callback) => callback(new Error('no')))()
+    .catch((failure) => print(failure.message));
   util.callbackify(async (value) => value * 2)(4, (failure, value) => print(failure, value));
   util.callbackify(async () => {
     throw null;

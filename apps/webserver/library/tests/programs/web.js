@@ -19,7 +19,14 @@ const attempt = async (name, action) => {
   headers.append('X-A', '3');
   headers.append('Set-Cookie', 'a=1');
   headers.append('Set-Cookie', 'b=2');
-  print(JSON.stringify([...headers]), headers.get('x-a'), headers.has('X-B'), headers.get('none'), JSON.stringify(headers.getSetCookie()), headers.get('set-cookie'));
+  print(
+    JSON.stringify([...headers]),
+    headers.get('x-a'),
+    headers.has('X-B'),
+    headers.get('none'),
+    JSON.stringify(headers.getSetCookie()),
+    headers.get('set-cookie'),
+  );
   headers.delete('x-b');
   headers.set('x-a', 'new');
   headers.forEach((value, name) => print(name, value));
@@ -30,7 +37,16 @@ const attempt = async (name, action) => {
   print(JSON.stringify([...new Headers([['a', 'b']])]), JSON.stringify([...new Headers(headers)]));
 
   const response = new Response('text', { status: 201, statusText: 'Made', headers: { 'x-a': 'b' } });
-  print(response.status, response.statusText, response.ok, response.headers.get('content-type'), response.bodyUsed, response.type, JSON.stringify(response.url), response.redirected);
+  print(
+    response.status,
+    response.statusText,
+    response.ok,
+    response.headers.get('content-type'),
+    response.bodyUsed,
+    response.type,
+    JSON.stringify(response.url),
+    response.redirected,
+  );
   print(await response.clone().text(), await response.text(), response.bodyUsed);
   await attempt('again', () => response.text());
   await attempt('json', () => Response.json({ a: 1 }).json());
@@ -52,10 +68,20 @@ const attempt = async (name, action) => {
     const parsed = await new Response(form).formData();
     return [parsed.get('a'), parsed.get('file').name, await parsed.get('file').text(), parsed.get('file').type];
   });
-  await attempt('form urlencoded', async () => (await new Response('a=1&b=x+y', { headers: { 'content-type': 'application/x-www-form-urlencoded' } }).formData()).get('b'));
+  await attempt('form urlencoded', async () =>
+    (await new Response('a=1&b=x+y', { headers: { 'content-type': 'application/x-www-form-urlencoded' } }).formData()).get('b'),
+  );
 
   const request = new Request('http://host/path?q=1', { method: 'post', body: 'body', headers: { 'X-Y': 'z' } });
-  print(request.method, request.url, request.headers.get('x-y'), request.headers.get('content-type'), request.signal.aborted, request.mode, request.redirect);
+  print(
+    request.method,
+    request.url,
+    request.headers.get('x-y'),
+    request.headers.get('content-type'),
+    request.signal.aborted,
+    request.mode,
+    request.redirect,
+  );
   const copy = new Request(request, { headers: { 'x-new': '1' } });
   print(copy.method, copy.headers.get('x-y'), copy.headers.get('x-new'), request.bodyUsed, await copy.text());
   await attempt('get with body', () => new Request('http://a', { body: 'x' }).method);
@@ -85,7 +111,14 @@ const attempt = async (name, action) => {
   await attempt('broken', () => reader.read());
   await attempt('closed', () => reader.closed);
   const written = [];
-  await ReadableStream.from(['a', 'b']).pipeThrough(new TransformStream({ transform: (chunk, controller) => controller.enqueue(chunk.toUpperCase()), flush: (controller) => controller.enqueue('!') })).pipeTo(new WritableStream({ write: (chunk) => void written.push(chunk), close: () => void written.push('closed') }));
+  await ReadableStream.from(['a', 'b'])
+    .pipeThrough(
+      new TransformStream({
+        transform: (chunk, controller) => controller.enqueue(chunk.toUpperCase()),
+        flush: (controller) => controller.enqueue('!'),
+      }),
+    )
+    .pipeTo(new WritableStream({ write: (chunk) => void written.push(chunk), close: () => void written.push('closed') }));
   print(written.join());
   const writer = new WritableStream({ write: (chunk) => print('writes', chunk) }).getWriter();
   print(writer.desiredSize);
@@ -94,7 +127,8 @@ const attempt = async (name, action) => {
   await writer.close();
 
   let text = '';
-  for await (const chunk of Readable.toWeb(Readable.from([Buffer.from('to '), Buffer.from('web')], { objectMode: false }))) text += decode(chunk);
+  for await (const chunk of Readable.toWeb(Readable.from([Buffer.from('to '), Buffer.from('web')], { objectMode: false })))
+    text += decode(chunk);
   print(text);
   text = '';
   for await (const chunk of Readable.fromWeb(new Response('from web').body)) text += chunk;

@@ -40,6 +40,10 @@ pub fn answer(preset: &str, posted: &[u8], fault: Option<Fault>) -> (Vec<u8>, Af
             endless.resize(endless.len() + ENDLESS_BYTES, b'x');
             endless
         }
+        (_, Some(Fault::LastReply)) => {
+            let last = [format!("{head}Connection: close\r\nContent-Length: {length}\r\n\r\n").as_bytes(), &body].concat();
+            return (last, After::Close);
+        }
         ("study", _) => [format!("{head}Content-Length: {length}\r\nConnection: keep-alive\r\n{DATE}\r\n").as_bytes(), &body].concat(),
         ("json", _) => [format!("{head}Content-Length: {length}\r\n{DATE}Connection: keep-alive\r\n\r\n").as_bytes(), &body].concat(),
         _ => {

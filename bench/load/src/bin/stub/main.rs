@@ -51,6 +51,8 @@ pub struct Options {
 pub enum Fault {
     Close,
     Reset,
+    /// Answers with `Connection: close`, and closes. Of HTTP.
+    LastReply,
     /// Never answers again on this connection.
     Stall,
     Garbage,

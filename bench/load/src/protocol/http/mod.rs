@@ -113,7 +113,7 @@ impl Page {
             500..=599 => Outcome::ServerError,
             _ => Outcome::WrongReply,
         };
-        Ok(Some(Reply { bytes: reply.bytes, outcome }))
+        Ok(Some(Reply { bytes: reply.bytes, outcome, is_last: reply.is_last }))
     }
 
     fn judge(&self, reply: &reply::Whole, key: Key) -> Outcome {

@@ -20,12 +20,15 @@ pub struct Whole<'i> {
     pub body: Cow<'i, [u8]>,
     /// The length of the reply in the input.
     pub bytes: usize,
+    /// The server closes the connection after it.
+    pub is_last: bool,
 }
 
 struct Head {
     status: u16,
     length: Option<usize>,
     is_chunked: bool,
+    is_last: bool,
     /// The length of the head, with the empty line.
     bytes: usize,
 }
@@ -44,7 +47,7 @@ pub fn parse(input: &[u8]) -> Result<Option<Whole<'_>>, Garbage> {
             continue;
         }
         let Some((body, bytes)) = parse_body(&input[at..], &head)? else { return Ok(None) };
-        return Ok(Some(Whole { status: head.status, body, bytes: at + bytes }));
+        return Ok(Some(Whole { status: head.status, body, bytes: at + bytes, is_last: head.is_last }));
     }
 }
 
@@ -64,7 +67,10 @@ fn parse_head(input: &[u8]) -> Result<Option<Head>, Garbage> {
         lines = &lines[after..];
         Ok(Some(line))
     };
-    let status = status_of(next_line()?.ok_or(Garbage)?)?;
+    let status_line = next_line()?.ok_or(Garbage)?;
+    let status = status_of(status_line)?;
+    // Connections of HTTP/1.0 are kept only if the server says so (RFC 9112, 9.3).
+    let mut is_last = status_line.starts_with(b"HTTP/1.0");
     let (mut length, mut is_chunked) = (None, false);
     while let Some(line) = next_line()? {
         let colon = memchr::memchr(b':', line).filter(|&at| at != 0).ok_or(Garbage)?;
@@ -83,12 +89,20 @@ fn parse_head(input: &[u8]) -> Result<Option<Head>, Garbage> {
                 return Err(Garbage);
             }
             is_chunked = true;
+        } else if name.eq_ignore_ascii_case(b"connection") {
+            for word in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                if word.eq_ignore_ascii_case(b"close") {
+                    is_last = true;
+                } else if word.eq_ignore_ascii_case(b"keep-alive") {
+                    is_last = false;
+                }
+            }
         }
     }
     if is_chunked && length.is_some() {
         return Err(Garbage);
     }
-    Ok(Some(Head { status, length, is_chunked, bytes: end + 4 }))
+    Ok(Some(Head { status, length, is_chunked, is_last, bytes: end + 4 }))
 }
 
 /// The status of `HTTP/1.1 200 OK`. The reason may be empty.

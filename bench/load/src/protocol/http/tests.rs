@@ -139,6 +139,21 @@ fn a_wrong_reply_is_told_from_garbage() {
 }
 
 #[test]
+fn a_reply_says_whether_the_connection_is_kept() {
+    for (version, line, is_last) in [
+        ("1.1", "", false),
+        ("1.1", "connection: Close\r\n", true),
+        ("1.1", "Connection: foo , close\r\n", true),
+        ("1.1", "Connection: keep-alive\r\n", false),
+        ("1.0", "", true),
+        ("1.0", "Connection: Keep-Alive\r\n", false),
+    ] {
+        let text = format!("HTTP/{version} 200 OK\r\n{line}Content-Length: 0\r\n\r\n");
+        assert_eq!(page("http").decode(text.as_bytes(), &request(0)).unwrap().unwrap().is_last, is_last, "{text}");
+    }
+}
+
+#[test]
 fn the_first_reply_is_the_measure_of_the_others() {
     let page = page("http");
     let outcome = |text: &str| page.decode(of_length(text).as_bytes(), &request(0)).unwrap().unwrap().outcome;

@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
+'use strict';
+
+module.exports = require('assert').strict;
