@@ -196,8 +196,7 @@ bool Run::evaluate_test(JSContext* context) {
   const auto source = archive_.find(test_.path);
   require(source.has_value(), "test262: a test of the list is not in the archive");
   const std::string name(test_.path);
-  const JSValue compiled =
-      JS_Eval(context, source->data(), source->size(), name.c_str(), JS_EVAL_TYPE_MODULE | JS_EVAL_FLAG_COMPILE_ONLY);
+  const JSValue compiled = JS_Eval(context, source->data(), source->size(), name.c_str(), JS_EVAL_TYPE_MODULE | JS_EVAL_FLAG_COMPILE_ONLY);
   if (JS_IsException(compiled)) return false;
   // QuickJS links a module when it evaluates it, so errors of the phase `resolution` may come now.
   step_ = Step::run;
@@ -308,7 +307,8 @@ std::string Runner::run(std::size_t number) {
   require(number < tests_.size(), "test262: there is no such run", number);
   if (engine_ == nullptr || runs_ >= runs_per_engine) {
     engine_.reset();
-    auto engine = Engine::make({.memory_max_bytes = memory_max_bytes, .watchdog_ms = watchdog_ms_, .console = [](ConsoleLevel, std::string_view) {}}, {});
+    auto engine = Engine::make(
+        {.memory_max_bytes = memory_max_bytes, .watchdog_ms = watchdog_ms_, .console = [](ConsoleLevel, std::string_view) {}}, {});
     if (!engine) return "262 " + std::to_string(number) + " fail no engine";
     engine_ = std::move(*engine);
     runs_ = 0;

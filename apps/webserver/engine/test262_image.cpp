@@ -12,7 +12,7 @@
 neap::task<int> neap::application(Arguments& arguments) {
   using namespace webserver;
   using namespace std::chrono_literals;
-  const auto watchdog = arguments.duration("watchdog", 60s, "time after which a test is ended");
+  const auto watchdog = arguments.duration("limit", 60s, "time after which a test is ended");
   arguments.finish();
   if (machine::boot_modules().empty()) {
     print("test262: there is no boot module");
