@@ -52,3 +52,5 @@ const classes = {
 };
 for (const [module, names] of Object.entries(classes)) for (const name of names) lazy(name, () => require(module)[name]);
 lazy('crypto', () => require('crypto').webcrypto);
+
+require('_call_sites').complete();

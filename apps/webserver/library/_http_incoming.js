@@ -24,8 +24,8 @@ prototype.statusMessage = null;
 prototype.upgrade = false;
 prototype._bodyStarted = false;
 prototype._bodyPaused = false;
+prototype._dumped = false;
 prototype._socket = undefined;
-prototype._timer = undefined;
 
 prototype._read = function _read() {
   if (!this._bodyStarted) {
@@ -39,6 +39,7 @@ prototype._read = function _read() {
 
 /// Called by natives with each piece of the body, and with null at its end.
 prototype._onBody = function _onBody(bytes) {
+  if (this._dumped) return;
   if (bytes === null) {
     this.push(null);
     return;
@@ -51,16 +52,20 @@ prototype._onBody = function _onBody(bytes) {
   }
 };
 
-/// Called by natives when the connection ended before the body was complete.
+/// Called when the connection ended before the body, or the response, was complete.
 prototype._onAborted = function _onAborted() {
+  if (this._events === undefined && this._readableState === undefined) return;
   this.destroy(withCode(Error, 'ECONNRESET', 'aborted'));
 };
 
-/// Discards what is left of the body, so that 'end' and 'close' are emitted.
+/// Called when the response is complete. Natives discard what is left of the body; here 'end' and 'close' are emitted if a program listens.
 prototype._dump = function _dump() {
-  if (this._readableState === undefined || this._dumped || this.destroyed) return;
+  if ((this._events === undefined && this._readableState === undefined) || this._dumped || this.destroyed) return;
   this._dumped = true;
-  if (!this.readableEnded) this.resume();
+  this._bodyStarted = true;
+  if (this.readableEnded) return;
+  this.push(null);
+  this.resume();
 };
 
 function report(stream, error, callback) {
@@ -69,31 +74,32 @@ function report(stream, error, callback) {
   else callback(error);
 }
 
-/// Called once by http.js, after natives have defined `_destroy` (without arguments) on the prototype.
+/// Called once by http.js, after natives have defined `_destroy`, which resets the connection and takes no arguments, on the prototype.
 function wrapNativeDestroy() {
-  const destroyConnection = prototype._destroy;
+  prototype._resetConnection = prototype._destroy;
   prototype._destroy = function _destroy(error, callback) {
-    clearTimeout(this._timer);
-    if (!this.readableEnded || !this.complete) {
+    if (!this._dumped && (!this.readableEnded || !this.complete)) {
       this.aborted = true;
       this.emit('aborted');
-      destroyConnection.call(this);
+      this._resetConnection();
     }
     nextTick(report, this, error, callback);
   };
 }
 
-// 'close' comes after the response if the program does not read the body: the response must be observed.
+// These events may come with the end of the response, so natives must report that end.
+const ofResponse = new Set(['close', 'aborted', 'error']);
 const { on, prependListener } = Readable.prototype;
 prototype.on = function (type, listener) {
-  if (type === 'close' && this._response) this._response._observe();
+  if (ofResponse.has(type)) this._observe();
   return on.call(this, type, listener);
 };
 prototype.addListener = prototype.on;
 prototype.prependListener = function (type, listener) {
-  if (type === 'close' && this._response) this._response._observe();
+  if (ofResponse.has(type)) this._observe();
   return prependListener.call(this, type, listener);
 };
+prototype._observe = () => {}; // natives replace it
 
 prototype.setTimeout = function (delay_ms, callback) {
   if (callback) this.on('timeout', callback);

@@ -8,6 +8,7 @@
 
 const { Stream } = require('_stream_legacy');
 const EventEmitter = require('events');
+const { Buffer } = require('buffer');
 const { withCode, argumentType } = require('_errors');
 const { normalize } = require('_encoding');
 const nextTick = require('_ticks');
@@ -26,7 +27,7 @@ Object.setPrototypeOf(ServerResponse, OutgoingMessage);
 
 const { prototype } = OutgoingMessage;
 prototype.writable = true;
-prototype.destroyed = false;
+prototype._destroyed = false;
 prototype.errored = null;
 prototype.writableCorked = 0;
 prototype.writableObjectMode = false;
@@ -54,7 +55,7 @@ prototype._onFinish = function _onFinish() {
   this.emit('prefinish');
   this.emit('finish');
   const request = this.req;
-  if (request && request._readableState !== undefined) request._dump();
+  if (request) request._dump();
   nextTick(emitClose, this);
 };
 
@@ -66,14 +67,18 @@ prototype._onDrain = function _onDrain() {
 };
 
 prototype._onClose = function _onClose(aborted) {
-  if (aborted) this.destroyed = true;
+  const request = this.req;
+  if (aborted) {
+    this._destroyed = true;
+    if (request && !request.destroyed) request._onAborted();
+  } else if (request) request._dump();
   nextTick(emitClose, this); // natives may call within `destroy`
 };
 
 function emitClose(response) {
   if (response.closed) return;
   response.closed = true;
-  response.destroyed = true;
+  response._destroyed = true;
   response.emit('close');
 }
 
@@ -85,11 +90,12 @@ function checkChunk(chunk) {
   throw argumentType('chunk', ['string', 'Buffer', 'Uint8Array'], chunk);
 }
 
-function normalizeEncoding(encoding) {
-  if (encoding === undefined || encoding === null || encoding === 'buffer') return undefined;
+// Natives take bytes, and strings as UTF-8. Other encodings are rare.
+function encode(chunk, encoding) {
+  if (typeof chunk !== 'string' || encoding === undefined || encoding === null || encoding === 'buffer') return chunk;
   const name = normalize(encoding);
   if (name === undefined) throw withCode(TypeError, 'ERR_UNKNOWN_ENCODING', `Unknown encoding: ${encoding}`);
-  return name;
+  return name === 'utf8' ? chunk : Buffer.from(chunk, name);
 }
 
 function refuse(response, error, callback) {
@@ -118,13 +124,12 @@ prototype.write = function write(chunk, encoding, callback) {
     callback = encoding;
     encoding = undefined;
   }
-  checkChunk(chunk);
-  encoding = normalizeEncoding(encoding);
+  chunk = encode(checkChunk(chunk), encoding);
   if (this.writableEnded) return refuse(this, withCode(Error, 'ERR_STREAM_WRITE_AFTER_END', 'write after end'), callback);
   if (this.destroyed)
     return refuse(this, withCode(Error, 'ERR_STREAM_DESTROYED', 'Cannot call write after a stream was destroyed'), callback);
   sendReplacedHead(this);
-  const below = this._write(chunk, encoding);
+  const below = this._write(chunk);
   if (typeof callback === 'function') nextTick(callback);
   if (!below) {
     this.writableNeedDrain = true;
@@ -144,8 +149,7 @@ prototype._endSlow = function _endSlow(chunk, encoding, callback) {
     encoding = undefined;
   }
   if (chunk === null) chunk = undefined;
-  if (chunk !== undefined) checkChunk(chunk);
-  encoding = normalizeEncoding(encoding);
+  if (chunk !== undefined) chunk = encode(checkChunk(chunk), encoding);
   if (this.writableEnded) {
     if (typeof callback !== 'function' && chunk === undefined) return this;
     const error =
@@ -159,7 +163,7 @@ prototype._endSlow = function _endSlow(chunk, encoding, callback) {
   if (typeof callback === 'function') this.once('finish', callback);
   if (this.destroyed) return this;
   sendReplacedHead(this);
-  this._end(chunk, encoding);
+  this._end(chunk);
   return this;
 };
 
@@ -173,7 +177,7 @@ prototype.uncork = function uncork() {
 
 prototype.destroy = function destroy(error) {
   if (this.destroyed) return this;
-  this.destroyed = true;
+  this._destroyed = true;
   this.errored = error ?? null;
   this._destroy();
   nextTick(() => {
@@ -203,20 +207,28 @@ prototype.setHeaders = function setHeaders(headers) {
   return this;
 };
 
-prototype.getRawHeaderNames = function getRawHeaderNames() {
-  return this.getHeaderNames();
-};
-
 prototype.setTimeout = function (delay_ms, callback) {
   if (callback) this.on('timeout', callback);
   this.socket?.setTimeout(delay_ms);
   return this;
 };
 
-prototype.writeProcessing = function writeProcessing() {};
+prototype.writeContinue = function writeContinue(callback) {
+  this._writeContinue();
+  if (typeof callback === 'function') nextTick(callback);
+};
 
-/// A client may ignore a 103 response, and so may a server that has nothing to gain from it: no byte is sent.
+prototype.writeProcessing = function writeProcessing(callback) {
+  this._inform(102);
+  if (typeof callback === 'function') nextTick(callback);
+};
+
+/// Sends a 103 response with `hints`, an object of header fields whose `link` is a string or an array.
 prototype.writeEarlyHints = function writeEarlyHints(hints, callback) {
+  if (hints === null || typeof hints !== 'object') throw argumentType('hints', 'Object', hints);
+  const fields = { ...hints };
+  if (Array.isArray(fields.link)) fields.link = fields.link.join(', ');
+  if (fields.link !== undefined && fields.link !== '') this._inform(103, fields);
   if (typeof callback === 'function') nextTick(callback);
 };
 
@@ -224,12 +236,24 @@ prototype.assignSocket = function assignSocket() {};
 prototype.detachSocket = function detachSocket() {};
 
 const getters = {
+  req() {
+    return this._request;
+  },
+  destroyed() {
+    return this._destroyed || this._closed === true;
+  },
+  writableLength() {
+    return this._bytesInFlight;
+  },
   finished() {
     return !!this.writableEnded;
   },
   socket() {
-    const request = this.req;
-    return request && !this.closed ? request.socket : null;
+    const request = this._request;
+    if (!request || this.closed) return null;
+    const { socket } = request;
+    socket._response ??= this;
+    return socket;
   },
   connection() {
     return this.socket;

@@ -24,7 +24,7 @@ const defaults = {
 };
 
 // Listeners of these events change what natives do.
-const significant = new Set(['request', 'checkContinue', 'checkExpectation', 'clientError', 'connection', 'dropRequest']);
+const significant = new Set(['request', 'checkContinue', 'clientError']);
 
 function Server(options, listener) {
   if (!(this instanceof Server)) return new Server(options, listener);
@@ -73,11 +73,8 @@ for (const name of Object.keys(defaults)) {
 
 function passOptions(server) {
   if (!server._started) return;
-  const options = { ...server._options };
-  options.takesExpectations = server.listenerCount('checkExpectation') > 0;
-  options.reportsClientErrors = server.listenerCount('clientError') > 0;
-  options.reportsConnections = server.listenerCount('connection') > 0;
-  binding.setOptions(server, options);
+  binding.setOptions(server, server._options);
+  binding.setClientError(server, server.listenerCount('clientError') > 0);
 }
 
 // --- Listeners ---
@@ -87,7 +84,7 @@ function passHandler(server) {
 }
 
 function handlerOf(server) {
-  if (server.listenerCount('checkContinue') > 0 || server.listenerCount('checkExpectation') > 0) return expectationHandler;
+  if (server.listenerCount('checkContinue') > 0) return continueHandler;
   const listeners = server.rawListeners('request');
   return listeners.length === 1 ? listeners[0] : emitRequest;
 }
@@ -96,18 +93,12 @@ function emitRequest(request, response) {
   this.emit('request', request, response);
 }
 
-function expectationHandler(request, response) {
-  const expect = request.headers.expect;
-  if (expect === undefined || request.httpVersionMinor === 0) {
-    this.emit('request', request, response);
-  } else if (/^100-continue$/i.test(expect)) {
-    if (this.emit('checkContinue', request, response)) return;
-    response.writeContinue();
-    this.emit('request', request, response);
-  } else if (!this.emit('checkExpectation', request, response)) {
-    response.writeHead(417);
-    response.end();
-  }
+// Natives refuse other expectations with 417 by themselves.
+function continueHandler(request, response) {
+  if (response._expectsContinue) {
+    response._takeContinue();
+    this.emit('checkContinue', request, response);
+  } else this.emit('request', request, response);
 }
 
 for (const name of ['on', 'prependListener', 'removeListener', 'removeAllListeners']) {
@@ -124,10 +115,13 @@ for (const name of ['on', 'prependListener', 'removeListener', 'removeAllListene
 Server.prototype.addListener = Server.prototype.on;
 Server.prototype.off = Server.prototype.removeListener;
 
-/// Called by natives for events beside requests. True: a listener took it.
-function dispatch(server, type, ...args) {
-  return server.emit(type, ...args);
-}
+/// Called by natives for a request that they refuse, if 'clientError' has listeners. Returns the bytes to answer, as a string of characters
+/// up to 255, or undefined for the usual answer. The listener MUST answer before it returns.
+Server.prototype._clientError = function _clientError(code, text) {
+  const socket = new (require('_http_socket').RefusedSocket)();
+  this.emit('clientError', withCode(Error, code, text), socket);
+  return socket.answer;
+};
 
 // --- Listening ---
 
@@ -168,9 +162,9 @@ Server.prototype.listen = function listen(...args) {
   this._started = true;
   this._address = { address: options.host ?? '0.0.0.0', family: 'IPv4', port };
   try {
-    binding.listen(this, port, options.host, { ...this._options, backlog: options.backlog });
     passHandler(this);
     passOptions(this);
+    binding.listen(this, port);
   } catch (error) {
     this._started = false;
     nextTick(() => this.emit('error', error));
@@ -182,12 +176,14 @@ Server.prototype.listen = function listen(...args) {
   return this;
 };
 
-/// Called by natives in a later event.
+/// Called by natives in a later event, with a code such as 'EADDRINUSE' if the port is not open.
 Server.prototype._listening = function _listening(error) {
   if (error) {
+    const { address, port } = this._address ?? {};
     this._started = false;
     this._address = null;
-    this.emit('error', error);
+    const failure = withCode(Error, error, `listen ${error}: ${address}:${port}`);
+    this.emit('error', Object.assign(failure, { syscall: 'listen', address, port }));
     return;
   }
   if (!this._started) return;
@@ -197,7 +193,7 @@ Server.prototype._listening = function _listening(error) {
 
 Server.prototype.address = function address() {
   if (!this.listening) return null;
-  return binding.address?.(this) ?? this._address;
+  return this._address;
 };
 
 Server.prototype.close = function close(callback) {
@@ -212,7 +208,7 @@ Server.prototype.close = function close(callback) {
   }
   this._started = false;
   this.listening = false;
-  binding.close(this, true);
+  binding.close(this);
   return this;
 };
 
@@ -222,15 +218,15 @@ Server.prototype._closed = function _closed() {
 };
 
 Server.prototype.closeAllConnections = function closeAllConnections() {
-  binding.closeConnections?.(this, true);
+  binding.closeConnections(this, true);
 };
 
 Server.prototype.closeIdleConnections = function closeIdleConnections() {
-  binding.closeConnections?.(this, false);
+  binding.closeConnections(this, false);
 };
 
 Server.prototype.getConnections = function getConnections(callback) {
-  nextTick(callback, null, binding.connections?.(this) ?? 0);
+  nextTick(callback, null, binding.connections(this));
   return this;
 };
 
@@ -251,4 +247,4 @@ if (Symbol.asyncDispose) {
   };
 }
 
-module.exports = { Server, dispatch };
+module.exports = { Server };

@@ -13,6 +13,7 @@ class Socket extends EventEmitter {
     super();
     const peer = request._peer ? request._peer() : {};
     this._request = request;
+    this._response = undefined; // set when a program asks the response for its socket
     this._timer = undefined;
     this.remoteAddress = peer.remoteAddress;
     this.remotePort = peer.remotePort;
@@ -37,8 +38,7 @@ class Socket extends EventEmitter {
   }
 
   get writableLength() {
-    const response = this._request._response;
-    return response ? response.writableLength : 0;
+    return this._response ? this._response.writableLength : 0;
   }
 
   get bytesRead() {
@@ -61,8 +61,7 @@ class Socket extends EventEmitter {
     if (this.destroyed) return this;
     this.destroyed = true;
     clearTimeout(this._timer);
-    const response = this._request._response;
-    if (response && response._destroy) response._destroy();
+    this._request._resetConnection();
     if (!this._request.destroyed) this._request.destroy(error);
     require('_ticks')(() => {
       if (error && this.listenerCount('error') > 0) this.emit('error', error);
@@ -88,14 +87,13 @@ class Socket extends EventEmitter {
     if (!(delay_ms > 0)) return this;
     this._timer = setTimeout(() => this._expire(), delay_ms);
     this._timer.unref?.();
-    const response = this._request._response;
-    if (response) response.once('close', () => clearTimeout(this._timer));
+    this._request.once('close', () => clearTimeout(this._timer));
     return this;
   }
 
   _expire() {
     const request = this._request;
-    const response = request._response;
+    const response = this._response;
     let handled = request.emit('timeout', this);
     if (response) handled = response.emit('timeout', this) || handled;
     handled = this.emit('timeout') || handled;
@@ -139,4 +137,38 @@ class Socket extends EventEmitter {
   uncork() {}
 }
 
-module.exports = { Socket };
+/// The socket that a listener of 'clientError' gets: what it writes becomes the answer.
+class RefusedSocket extends EventEmitter {
+  constructor() {
+    super();
+    this.writable = true;
+    this.destroyed = false;
+    this.bytesWritten = 0;
+    this.answer = undefined;
+  }
+
+  write(chunk, encoding) {
+    const { Buffer } = require('buffer');
+    const bytes = typeof chunk === 'string' ? Buffer.from(chunk, typeof encoding === 'string' ? encoding : 'utf8') : chunk;
+    if (this.writable) this.answer = (this.answer ?? '') + Buffer.from(bytes).toString('latin1');
+    return true;
+  }
+
+  end(chunk, encoding) {
+    if (chunk !== undefined && typeof chunk !== 'function') this.write(chunk, encoding);
+    this.answer ??= '';
+    this.writable = false;
+    return this;
+  }
+
+  destroy() {
+    this.destroyed = true;
+    return this.end();
+  }
+
+  destroySoon() {
+    return this.destroy();
+  }
+}
+
+module.exports = { Socket, RefusedSocket };

@@ -8,12 +8,12 @@
 const EventEmitter = require('events');
 const { IncomingMessage, wrapNativeDestroy } = require('_http_incoming');
 const { OutgoingMessage, ServerResponse } = require('_http_outgoing');
-const { Server, dispatch } = require('_http_server');
+const { Server } = require('_http_server');
 const { withCode, notImplemented, checkInteger } = require('_errors');
 const { STATUS_CODES, METHODS } = require('_http_names');
 
 const binding = internalBinding('http');
-binding.install({ IncomingMessage, ServerResponse, dispatch });
+binding.install({ IncomingMessage, ServerResponse });
 wrapNativeDestroy();
 
 const token = /^[\^_`a-zA-Z\-0-9!#$%&'*+.|~]+$/;

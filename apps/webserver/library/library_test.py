@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSL-1.0
 """The library of scripts behaves as Node's own modules: each program of tests/programs prints the same lines with both.
 
-The library runs in Node over natives in plain JavaScript (tests/mock_*.js). `own.js` has no counterpart in Node: it checks itself.
+The library runs in Node over natives in plain JavaScript (tests/mock_*.js), and in the engine with the program `webserver_library` of the
+host build, where only HTTP is a mock. `own.js` has no counterpart in Node: it checks itself.
 """
 
 import difflib
+import functools
+import os
 import re
 import shutil
 import subprocess
@@ -12,31 +15,44 @@ from pathlib import Path
 
 import pytest
 
+from tools.machine import REPOSITORY
+
 LIBRARY = Path(__file__).parent
 PROGRAMS = sorted(path.stem for path in (LIBRARY / "tests" / "programs").glob("*.js"))
+COMPARED = [name for name in PROGRAMS if name != "own"]
+ENGINE = Path(os.environ.get("NEAP_HOST_BUILD", REPOSITORY / "build/host")) / "apps/webserver/library/tests/webserver_library"
 LINES_MAX = 500
 TIMEOUT_S = 120
 
 
+@functools.cache
 def run(mode: str, program: str) -> list[str]:
-    node = shutil.which("node")
-    assert node, "node is missing"
-    command = [node, str(LIBRARY / "tests" / "run.js"), mode, str(LIBRARY / "tests" / "programs" / f"{program}.js")]
+    """Returns the lines of a program: of Node itself (`node`), of the library in Node (`library`), or of the library in the `engine`."""
+    file = str(LIBRARY / "tests" / "programs" / f"{program}.js")
+    if mode == "engine":
+        assert ENGINE.exists(), f"{ENGINE} is missing: the host build makes it"
+        command = [str(ENGINE), str(LIBRARY / "tests"), file]
+    else:
+        node = shutil.which("node")
+        assert node, "node is missing"
+        command = [node, str(LIBRARY / "tests" / "run.js"), mode, file]
     result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert result.returncode == 0, result.stderr[-4000:]
     assert result.stdout, "the program printed nothing"
     return result.stdout.splitlines()
 
 
-@pytest.mark.parametrize("program", [name for name in PROGRAMS if name != "own"])
-def test_a_program_prints_the_same_lines_with_node_and_with_the_library(program: str) -> None:
-    node, library = run("node", program), run("library", program)
-    difference = list(difflib.unified_diff(node, library, "node", "library", lineterm="", n=1))
+@pytest.mark.parametrize("mode", ["library", "engine"])
+@pytest.mark.parametrize("program", COMPARED)
+def test_a_program_prints_the_same_lines_with_node_and_with_the_library(program: str, mode: str) -> None:
+    node, library = run("node", program), run(mode, program)
+    difference = list(difflib.unified_diff(node, library, "node", mode, lineterm="", n=1))
     assert not difference, "\n".join(difference[:60])
 
 
-def test_the_library_differs_from_node_only_as_documented() -> None:
-    failed = [line for line in run("library", "own") if not line.startswith("ok ")]
+@pytest.mark.parametrize("mode", ["library", "engine"])
+def test_the_library_differs_from_node_only_as_documented(mode: str) -> None:
+    failed = [line for line in run(mode, "own") if not line.startswith("ok ")]
     assert not failed, "\n".join(failed)
 
 

@@ -45,7 +45,7 @@
       trailers: () => ({}),
       rawTrailers: () => [],
       complete: (exchange) => exchange.bodyComplete,
-      _response: (exchange) => exchange.response,
+      _hasBody: (exchange) => !!exchange.request.body,
     };
     const requestMethods = {
       _startBody() {
@@ -61,6 +61,9 @@
         const exchange = of(this);
         exchange.paused = false;
         later(() => feed(exchange));
+      },
+      _observe() {
+        observe(of(this));
       },
       _peer: () => ({ remoteAddress: '127.0.0.1', remotePort: 40000, localAddress: '127.0.0.1', localPort: 8080, family: 'IPv4' }),
       _destroy() {
@@ -88,9 +91,20 @@
       if (exchange.over) return;
       exchange.over = true;
       exchange.aborted = true;
-      if (!exchange.bodyComplete) exchange.incoming._onAborted();
-      if (exchange.observed) exchange.response._onClose(true);
+      if (!exchange.bodyComplete && (exchange.observed || exchange.bodyWanted)) exchange.incoming._onAborted();
+      if (exchange.observed || exchange.bodyWanted) exchange.response._onClose(true);
       exchange.resolve(seen(exchange));
+    }
+
+    // As natives do, for a listener that comes after the end, too.
+    function observe(exchange) {
+      if (exchange.observed) return;
+      exchange.observed = true;
+      if (!exchange.over) return;
+      later(() => {
+        if (!exchange.aborted) exchange.response._onFinish();
+        exchange.response._onClose(exchange.aborted);
+      });
     }
 
     function seen(exchange) {
@@ -121,8 +135,10 @@
       writableFinished: [(exchange) => exchange.finished],
       sendDate: [() => true, () => {}],
       shouldKeepAlive: [() => true, () => {}],
-      writableLength: [() => 0],
-      req: [(exchange) => exchange.incoming],
+      _bytesInFlight: [() => 0],
+      _request: [(exchange) => exchange.incoming],
+      _closed: [(exchange) => exchange.over],
+      _expectsContinue: [(exchange) => /^100-continue$/i.test(exchange.request.headers?.Expect ?? '')],
     };
     const checkOpen = (exchange, action) => {
       if (exchange.headSent) throw coded(Error, 'ERR_HTTP_HEADERS_SENT', `Cannot ${action} headers after they are sent to the client`);
@@ -227,14 +243,19 @@
         abort(of(this));
       },
       _observe() {
-        of(this).observed = true;
+        observe(of(this));
       },
-      writeContinue() {
-        of(this).continued = true;
-      },
+      _writeContinue() {},
+      _takeContinue() {},
+      _inform() {},
+      _cork() {},
       addTrailers() {},
     };
 
+    const record = (server) => {
+      if (!servers.has(server)) servers.set(server, {});
+      return servers.get(server);
+    };
     const binding = {
       handlers: [],
       install(all) {
@@ -244,6 +265,9 @@
             configurable: true,
             get() {
               return get(of(this));
+            },
+            set(value) {
+              Object.defineProperty(this, name, { value, writable: true, enumerable: true, configurable: true });
             },
           });
         }
@@ -263,23 +287,25 @@
         }
         Object.assign(all.ServerResponse.prototype, responseMethods);
       },
-      listen(server, port, host, options) {
-        servers.set(server, { port: port || 8080, host, options, handler: undefined });
-        later(() =>
-          server._listening(port === 1 ? coded(Error, 'EADDRINUSE', 'listen EADDRINUSE: address already in use :::1') : undefined),
-        );
+      listen(server, port) {
+        record(server).port = port;
+        later(() => server._listening(port === 1 ? 'EADDRINUSE' : undefined));
       },
-      address: (server) => ({ address: '0.0.0.0', family: 'IPv4', port: servers.get(server).port }),
       close(server) {
         servers.delete(server);
         later(() => server._closed());
       },
       setHandler(server, handler) {
-        servers.get(server).handler = handler;
+        record(server).handler = handler;
       },
       setOptions(server, options) {
-        servers.get(server).options = options;
+        record(server).options = { ...options };
       },
+      setClientError(server, wanted) {
+        record(server).reportsClientErrors = wanted;
+      },
+      closeConnections() {},
+      connections: () => 0,
       state: (server) => servers.get(server),
     };
 

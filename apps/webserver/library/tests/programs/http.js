@@ -181,15 +181,6 @@ const watch = (name, object, types) => types.forEach((type) => object.on(type, l
   );
 
   await serve(
-    'unread body',
-    (req, res) => {
-      watch('req', req, ['end', 'close']);
-      res.end('not read');
-    },
-    { method: 'POST', body: ['abc'] },
-  );
-
-  await serve(
     'abort',
     (req, res) => {
       watch('req', req, ['end', 'close', 'error', 'aborted']);

@@ -222,3 +222,12 @@ print(pairs.map(([first, second]) => deep(first, second)).join());
   const old = util.deprecate((value) => value, 'old');
   print(old(3), old(4));
 })();
+
+// Call sites, as depd uses them.
+const { prepareStackTrace } = Error;
+Error.prepareStackTrace = (failure, sites) => sites;
+const holder = {};
+Error.captureStackTrace(holder);
+const [site] = holder.stack;
+Error.prepareStackTrace = prepareStackTrace;
+print(site.isEval(), typeof site.getFileName(), typeof site.getLineNumber(), typeof site.getColumnNumber());
