@@ -197,6 +197,8 @@ def _parser() -> Parser:
         metavar="N",
         help="of protocols: bytes of each protocol (100000000); of web: damaged bytes (100000000)",
     )
+    soak.add_argument("--folder", metavar="DIR", help="of test262: a checkout of the suite")
+    soak.add_argument("--every", type=int, metavar="N", help="of test262: take each N-th test (1)")
     parts = "of network: rounds, flood, churn, crowd or fuzz; repeatable"
     soak.add_argument("--part", dest="parts", action="append", default=[], metavar="PART", help=parts)
 

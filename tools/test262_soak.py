@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap soak test262 --folder DIR`: test262, the conformance suite of JavaScript, on the web server's engine, on the host and on the image.
+"""`./neap soak test262 --folder DIR`: test262, the conformance suite of JavaScript, on the web server's engine: on the host and the image.
 
-DIR is a checkout of the suite, with `harness` and `test`. A test runs in sloppy mode and in strict mode, unless its metadata says otherwise.
-The same runner (apps/webserver/engine/test262.hpp) is a host program and an image. A run that passes on the host and not on the image is a
+DIR is a checkout of the suite, with `harness` and `test`. A test runs in sloppy and in strict mode, unless its metadata says otherwise. The
+same runner (apps/webserver/engine/test262.hpp) is a host program and an image. A run that passes on the host and not on the image is a
 finding. Runs that fail on both are differences of the engine, whose number is printed; build/test262-failures.txt lists them.
 
 `--every N` takes each N-th test.
