@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap soak test262`: the metadata of tests, their runs, and the comparison of two systems."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -77,12 +78,11 @@ def player(reason_of: dict[str, str], calls: list[int] | None = None):
 
     def play(archive: Path) -> list[str]:
         lines = []
-        listed = [line for line in archive.read_bytes().split(b"\n") if line.count(b"\t") == 5]
+        listed = re.findall(rb"test/(\S+\.js)\t(\w+)(?:\t\S+){4}\n", archive.read_bytes())
         if calls is not None:
             calls.append(len(listed))
-        for number, line in enumerate(listed):
-            path, mode = (part.decode("latin-1") for part in line.split(b"\t")[:2])
-            reason = reason_of.get(f"{path.rpartition('test/')[2]} ({mode})", "")
+        for number, (path, mode) in enumerate(listed):
+            reason = reason_of.get(f"{path.decode()} ({mode.decode()})", "")
             if reason == "end":
                 return [*lines, "neap: panic"]
             lines.append(f"262 {number} fail {reason}" if reason else f"262 {number} pass")
