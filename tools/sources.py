@@ -48,7 +48,10 @@ class Pin:
 
     def identity(self) -> str:
         """Returns all inputs that determine the unpacked source, as text to be hashed."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        inputs = dataclasses.asdict(self)
+        if not self.is_sdist:
+            del inputs["is_sdist"]  # so that the hash of the toolchain, which is long to build, stays
+        return json.dumps(inputs, sort_keys=True)
 
 
 def pins(path: Path = PINS) -> dict[str, Pin]:

@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t body_with_head_bytes_max = 64 * 1024;
 
 char* append(char* to, std::string_view text) noexcept {
+  if (text.empty()) return to;  // perhaps a null pointer
   std::memcpy(to, text.data(), text.size());
   return to + text.size();
 }
@@ -119,8 +120,10 @@ std::string_view HttpServer::keep_alive_lines() const noexcept { return {usual_.
     *to++ = ' ';
     to = append(append(to, head.reason.empty() ? http::usual_reason(head.status) : head.reason), "\r\n");
   }
-  copy_medium(to, head.lines.data(), head.lines.size());
-  to += head.lines.size();
+  if (!head.lines.empty()) {
+    copy_medium(to, head.lines.data(), head.lines.size());
+    to += head.lines.size();
+  }
   const http::FieldFlags contained = head.contained;
   if (head.date && !contained.date && !contained.connection && !contained.keep_alive && !close_) [[likely]] {
     to = server_->write_usual(to);
@@ -164,7 +167,7 @@ Exchange::Written Exchange::respond(const http::ResponseHead& head, std::span<co
   if (begin == nullptr) return Written::refused;
   char* to = write_head(begin, head, true, body.size());
   if (together) [[likely]] {
-    copy_medium(to, reinterpret_cast<const char*>(body.data()), body_bytes);
+    if (body_bytes != 0) copy_medium(to, reinterpret_cast<const char*>(body.data()), body_bytes);
     session_->commit(to + body_bytes);
   } else {
     session_->commit(to);

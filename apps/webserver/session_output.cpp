@@ -79,7 +79,11 @@ char* Session::reserve(std::size_t bytes) noexcept {
 char* Session::reserve_elsewhere(std::size_t bytes) noexcept {
   if (bytes <= HttpCore::scratch_bytes / 4) {
     if (core_.scratch_owner_ != this || core_.scratch_used_ + bytes > HttpCore::scratch_bytes) {
-      if (core_.scratch_owner_ != nullptr) core_.scratch_owner_->flush_scratch();
+      if (core_.scratch_owner_ == this) {
+        flush_scratch();
+      } else if (core_.scratch_owner_ != nullptr) {
+        core_.scratch_owner_->flush();
+      }
       if (ended_) return nullptr;
       core_.scratch_owner_ = this;
     }

@@ -619,6 +619,29 @@ TEST(Session, OutputOfAllClientsIsBounded) {
   kept.clear();
 }
 
+// The scratch memory is shared by all sessions of a core. A session that loses it sends at once.
+TEST(Session, GatheredOutputIsSentWhenAnotherSessionGathers) {
+  TestServer server;
+  std::vector<ExchangeReference> kept;
+  server.application.on_request = [&](Exchange& exchange) { kept.emplace_back(exchange); };
+  {
+    Peer one(server), two(server);
+    one.send(get);
+    two.send(get);
+    const std::string piece(1000, 'p');
+    (void)kept[0]->start({});
+    (void)kept[0]->write(bytes_of(piece));
+    (void)kept[0]->write(bytes_of(piece));
+    EXPECT_EQ(one.connection.unacknowledged(), 0U);
+    (void)kept[1]->start({});
+    EXPECT_GT(one.connection.unacknowledged(), 2000U);
+    EXPECT_EQ(two.connection.unacknowledged(), 0U);
+    server.end_event();
+    EXPECT_GT(two.connection.unacknowledged(), 0U);
+  }
+  kept.clear();
+}
+
 // --- Limits ---
 TEST(Session, ConnectionsAreLimited) {
   TestServer server({.connections_max = 2});

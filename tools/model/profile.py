@@ -28,14 +28,17 @@ LAYERS: Sequence[tuple[str, str]] = (
     ("apps/memcached/reply", "memcached: reply"),
     ("apps/memcached/holders", "memcached: reply"),
     ("apps/memcached/", "memcached: store"),
+    ("apps/webserver/quickjs/", "QuickJS"),
+    ("neap_quickjs/", "QuickJS"),
+    ("apps/webserver/llhttp/", "web server: HTTP"),
+    ("neap_llhttp/", "web server: HTTP"),
     ("apps/webserver/http", "web server: HTTP"),
     ("apps/webserver/session", "web server: HTTP"),
     ("apps/webserver/exchange", "web server: HTTP"),
-    ("neap_llhttp/", "web server: HTTP"),
     ("apps/webserver/engine/", "web server: engine"),
+    ("apps/webserver/ada/", "web server: engine"),
     ("neap_ada/", "web server: engine"),
     ("apps/webserver/", "web server: binding"),
-    ("neap_quickjs/", "QuickJS"),
     ("apps/", "application"),
     ("kernel/siphash", "memcached: store"),
     ("kernel/rcu", "memcached: store"),
@@ -53,6 +56,7 @@ LAYERS: Sequence[tuple[str, str]] = (
     ("lwip/", "lwIP"),
 )
 OTHER = "C library and start-up"
+ANONYMOUS = "(anonymous namespace)::"
 ADDRESS = re.compile(r"^0x[0-9a-f]+\n", re.MULTILINE)
 # Small functions of these files are their callers' work.
 SHARED = re.compile(r"/include/c\+\+/|/lib/gcc/|libstdc\+\+|^kernel/(panic|counter|callback|error|short_copy)\.hpp$")
@@ -161,7 +165,10 @@ def _sites(addresses: Sequence[int], image: Path) -> list[Site]:
 
 
 def _site(lines: Sequence[str]) -> Site:
-    found = [Site(function.split("(")[0], _within(place.rpartition(":")[0])) for function, place in zip(lines[::2], lines[1::2])]
+    found = [
+        Site(function.replace(ANONYMOUS, "").split("(")[0], _within(place.rpartition(":")[0]))
+        for function, place in zip(lines[::2], lines[1::2])
+    ]
     return next((site for site in found if not SHARED.search(site.file)), found[-1])
 
 

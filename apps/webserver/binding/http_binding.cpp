@@ -43,6 +43,7 @@ HttpBinding::HttpBinding(Engine& engine, HttpCore& core, PortOpener& opener, con
   on_close_ = Atom(js, "_onClose");
   on_drain_ = Atom(js, "_onDrain");
   end_slow_ = Atom(js, "_endSlow");
+  write_head_ = Atom(js, "writeHead");
   listening_name_ = Atom(js, "_listening");
   closed_name_ = Atom(js, "_closed");
   client_error_ = Atom(js, "_clientError");

@@ -99,6 +99,7 @@ class HttpBinding final : public Application {
   void report_no_body(JSValueConst request) noexcept;
   [[nodiscard]] JSValue method_value(http::Method method) noexcept;
   [[nodiscard]] JSAtom end_slow() const noexcept { return end_slow_; }
+  [[nodiscard]] JSAtom write_head() const noexcept { return write_head_; }
 
   // Application
   void request(Exchange& exchange) override;
@@ -139,7 +140,7 @@ class HttpBinding final : public Application {
   JSClassID request_class_ = 0, response_class_ = 0;
   JSValue request_prototype_ = JS_UNDEFINED, response_prototype_ = JS_UNDEFINED;
   std::array<JSValue, 64> method_names_;  ///< by http::Method, made at their first use
-  Atom on_body_, on_aborted_, on_finish_, on_close_, on_drain_, end_slow_, listening_name_, closed_name_, client_error_;
+  Atom on_body_, on_aborted_, on_finish_, on_close_, on_drain_, end_slow_, write_head_, listening_name_, closed_name_, client_error_;
   Timer closing_timer_;
   std::vector<std::unique_ptr<ScriptServer>> servers_;
   Message* spare_ = nullptr;

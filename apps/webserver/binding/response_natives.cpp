@@ -133,6 +133,8 @@ JSValue end(JSContext* context, JSValueConst self, int count, JSValueConst* argu
   Message* const message = ResponseNatives::of(context, self);
   if (message == nullptr) return JS_ThrowTypeError(context, "not a response");
   bool slow = message->corked || message->finished;
+  // Middleware such as on-headers replaces `writeHead` of the object, to add fields at the last moment. The library calls that function.
+  if (!message->head_made) slow = slow || JS_GetOwnProperty(context, nullptr, self, HttpBinding::here().write_head()) > 0;
   for (int at = 0; at < count && at < 3; ++at) slow = slow || JS_IsFunction(context, arguments[at]);
   if (slow || (count > 1 && !is_nothing(arguments[1]))) [[unlikely]]
     return JS_Invoke(context, self, HttpBinding::here().end_slow(), count, arguments);

@@ -45,8 +45,8 @@ struct EngineOptions {
   std::uint32_t watchdog_ms = 1000;                          ///< a longer turn is ended
   std::uint32_t timers_max = 100'000;                        ///< pending timers and immediates of each kind
   std::size_t collection_step_bytes = std::size_t{1} << 20;  ///< growth of the heap after which an idle core collects cycles
-  std::uint32_t console_bytes_per_s = 16 << 10;  ///< text beyond it is dropped and counted. A burst may have four times as much.
-  std::vector<std::string> arguments;            ///< process.argv after the script's path
+  std::uint32_t console_bytes_per_s = 2 << 10;               ///< text beyond it is dropped and counted. A burst may have 8 times as much.
+  std::vector<std::string> arguments;                        ///< process.argv after the script's path
   std::vector<std::pair<std::string, std::string>> environment;                ///< process.env
   std::move_only_function<void(ConsoleLevel, std::string_view line)> console;  ///< receives lines without newline; empty: neap::print
 };

@@ -25,7 +25,8 @@ TEST(Modules, RequireFindsFilesFoldersJsonAndPackages) {
   EXPECT_EQ(run({{"server.js", R"(#!/usr/bin/env node
       const users = require('./lib/users'), folder = require('./folder'), { a } = require('./data.json'), pkg = require('pkg');
       console.log(users.name, folder, a, pkg, require('pkg/sub'), require('@scope/x').y, __filename, __dirname);
-      console.log(require.resolve('./lib/users'), module.id, require.main === module, module.children.length, require.cache[__filename] === module);
+      console.log(require.resolve('./lib/users'), module.id, require.main === module,
+      module.children.length, require.cache[__filename] === module);
       console.log(require('./lib/users') === users, this === module.exports, typeof exports);)"},
                  {"lib/users.js", "exports.name = __filename; module.exports.up = require('..' + '/data');"},
                  {"folder/index.js", "module.exports = 'folder of ' + __dirname;"},
@@ -116,7 +117,8 @@ TEST(Modules, ASyntaxOrRunTimeErrorOfTheEntryIsReturned) {
 TEST(Modules, ExportsAndImportsOfPackagesHaveConditionsAndPatterns) {
   const Files files = {
       {"server.js", R"(
-      console.log(require('pkg'), require('pkg/feature'), require('pkg/lib/deep/x.js'), require('self/inner'), require('#internal'), require('#dep'));
+      console.log(require('pkg'), require('pkg/feature'), require('pkg/lib/deep/x.js'),
+      require('self/inner'), require('#internal'), require('#dep'));
       for (const name of ['pkg/private', 'pkg/lib/hidden/x.js', '#none', 'pkg/bad']) {
         try { require(name); } catch (error) { console.log(error.code); }
       }

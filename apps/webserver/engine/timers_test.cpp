@@ -112,7 +112,8 @@ TEST(Timers, RefreshPostponesAndUnrefIsRemembered) {
 TEST(Timers, ImmediatesRunAfterTheTurnInOrder) {
   TimedEngine engine;
   engine.run(R"(
-    setImmediate((value) => { console.log('first', value); setImmediate(() => console.log('third')); Promise.resolve().then(() => console.log('microtask')); }, 1);
+    setImmediate((value) => { console.log('first', value); setImmediate(() => console.log('third'));
+    Promise.resolve().then(() => console.log('microtask')); }, 1);
     setImmediate(() => console.log('second'));)");
   EXPECT_EQ(engine.advance(0ms, 4), "first 1\nmicrotask\nsecond\nthird\n");
   EXPECT_EQ(engine.statistics().immediates, 3U);

@@ -56,7 +56,8 @@ TEST(RequestParser, StopsAtTheEndOfARequest) {
   EXPECT_EQ(outcome.requests[2].body, "de");
 
   RequestParser parser;
-  parser.begin(ParserLimits{});
+  const ParserLimits limits;
+  parser.begin(limits);
   const std::string input = first + second;
   const auto step = parser.parse(std::as_bytes(std::span(input)));
   EXPECT_EQ(step.event, RequestParser::Event::head);

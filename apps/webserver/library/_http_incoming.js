@@ -52,9 +52,12 @@ prototype._onBody = function _onBody(bytes) {
   }
 };
 
+/// Natives report here that the body will not be complete. `_onClose` of the response follows, and calls `_abort`.
+prototype._onAborted = function _onAborted() {};
+
 /// Called when the connection ended before the body, or the response, was complete.
-prototype._onAborted = function _onAborted() {
-  if (this._events === undefined && this._readableState === undefined) return;
+prototype._abort = function _abort() {
+  if ((this._events === undefined && this._readableState === undefined) || this.destroyed) return;
   this.destroy(withCode(Error, 'ECONNRESET', 'aborted'));
 };
 

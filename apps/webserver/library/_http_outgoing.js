@@ -68,11 +68,13 @@ prototype._onDrain = function _onDrain() {
 
 prototype._onClose = function _onClose(aborted) {
   const request = this.req;
-  if (aborted) {
-    this._destroyed = true;
-    if (request && !request.destroyed) request._onAborted();
-  } else if (request) request._dump();
-  nextTick(emitClose, this); // natives may call within `destroy`
+  if (aborted) this._destroyed = true;
+  else if (request) request._dump();
+  // In a later tick, because natives may call within `destroy`. As in Node, 'aborted' of the request comes first, its 'error' last.
+  nextTick(() => {
+    if (aborted && request) request._abort();
+    emitClose(this);
+  });
 };
 
 function emitClose(response) {

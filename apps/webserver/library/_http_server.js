@@ -167,7 +167,7 @@ Server.prototype.listen = function listen(...args) {
     binding.listen(this, port);
   } catch (error) {
     this._started = false;
-    nextTick(() => this.emit('error', error));
+    nextTick(() => this.emit('error', Object.assign(error, { syscall: 'listen', address: options.host, port })));
   }
   if (options.signal) {
     if (options.signal.aborted) nextTick(() => this.close());

@@ -2,11 +2,11 @@
 // inspect: a value as text for people.
 //
 // The text is that of Node for the values that programs log: plain and class objects, arrays, maps, sets, typed arrays, functions, errors,
-// boxed values, circular references. Colours are not supported; the option is accepted. Values inside of proxies are read through the
-// proxy.
+// boxed values, circular references. Colours are not supported; the option is accepted. Of a proxy,
+// the target is shown.
 'use strict';
 
-const { isError, isPromise, isProxy, getPromiseDetails, typedArrayName, classOf } = require('_types');
+const { isError, isPromise, isProxy, getPromiseDetails, proxyDetails, typedArrayName, classOf } = require('_types');
 const { quote } = require('_inspect_text');
 const { layOut, groupItems } = require('_inspect_layout');
 
@@ -76,7 +76,12 @@ function formatPrimitive(context, value) {
 
 function format(context, value, level) {
   if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return formatPrimitive(context, value);
-  if (context.showProxy && isProxy(value)) return 'Proxy {}';
+  if (proxyDetails && isProxy(value)) {
+    const [target, handler] = proxyDetails(value);
+    if (target === null || target === undefined) return '<Revoked Proxy>';
+    if (context.showProxy) return `Proxy [ ${format(context, target, level + 1)}, ${format(context, handler, level + 1)} ]`;
+    value = target; // no trap of the handler runs
+  }
   if (context.customInspect) {
     const method = value[custom];
     const isClassPrototype = value.constructor && value.constructor.prototype === value;

@@ -3,7 +3,6 @@
 'use strict';
 
 const short = { '\b': '\\b', '\t': '\\t', '\n': '\\n', '\f': '\\f', '\r': '\\r', '\\': '\\\\' };
-// eslint-disable-next-line no-control-regex
 const special = /[\x00-\x1f\x27\x5c\x7f-\x9f]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/;
 const specialAll = new RegExp(special.source, 'g');
 

@@ -128,4 +128,13 @@ for (const name of [
   types[`is${name}`] = (value) => ArrayBuffer.isView(value) && typedArrayName(value) === name;
 }
 
-module.exports = { types, classOf, typedArrayName, isError, isPromise, isProxy, getPromiseDetails: native.promiseDetails };
+module.exports = {
+  types,
+  classOf,
+  typedArrayName,
+  isError,
+  isPromise,
+  isProxy,
+  getPromiseDetails: native.getPromiseDetails ?? native.promiseDetails,
+  proxyDetails: native.proxyDetails,
+};

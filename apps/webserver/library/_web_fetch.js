@@ -131,7 +131,6 @@ class Response {
     if (!Number.isInteger(status) || status < 200 || status > 599)
       throw new RangeError('init["status"] must be in the range of 200 to 599, inclusive.');
     const statusText = init.statusText === undefined ? '' : `${init.statusText}`;
-    // eslint-disable-next-line no-control-regex
     if (/[^\t\x20-\x7e\x80-\xff]/.test(statusText)) throw new TypeError('Invalid statusText');
     this[state] = { status, statusText, headers: new Headers(init.headers), type: 'default', url: '', redirected: false };
     if (body !== null && body !== undefined && nullBodyStatus.has(status))

@@ -18,7 +18,6 @@ function checkName(name) {
 
 function checkValue(value) {
   value = `${value}`.replace(/^[\t\n\r ]+|[\t\n\r ]+$/g, '');
-  // eslint-disable-next-line no-control-regex
   if (/[\0\r\n]|[^\0-\xff]/.test(value)) throw new TypeError(`Headers: "${value}" is an invalid header value.`);
   return value;
 }

@@ -2,11 +2,13 @@
 // Buffer: bytes, as in Node.
 //
 // A Buffer is a Uint8Array with more methods. Work that touches each byte is done by natives, `internalBinding('text')`:
-//   encode(string, encoding) -> Uint8Array            decode(bytes, encoding, start, end) -> string       byteLength(string) -> bytes
-//     in UTF-8
-//   writeInto(target, string, offset, length, encoding) -> bytes written, whole characters only           compare(a, b) -> -1, 0, 1
-//   indexOf(haystack, needle, from, forward, step) -> index or -1                                          fill(target, pattern, start,
-//     end)
+//   encode(string, encoding) -> Uint8Array
+//   decode(bytes, encoding, start, end) -> string
+//   byteLength(string) -> bytes in UTF-8
+//   writeInto(target, string, offset, length, encoding) -> bytes written, whole characters only
+//   compare(first, second) -> -1, 0 or 1
+//   indexOf(haystack, needle, from, forward, step) -> index or -1
+//   fill(target, pattern, start, end)
 // `encoding` is a name of `_encoding.js`; offsets are checked here. There is no pool: each Buffer has its own memory, except slices.
 'use strict';
 

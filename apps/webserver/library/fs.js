@@ -179,34 +179,56 @@ exported.existsSync = (path) => {
 };
 exported.exists = (path, callback) => nextTick(callback, exported.existsSync(path));
 
-exported.createReadStream = function createReadStream(path, options) {
+let ReadStream;
+
+/// A Readable over a file's bytes. The class is made at its first use, because most programs need no streams of files.
+function readStreamClass() {
+  if (ReadStream) return ReadStream;
   const { Readable } = require('stream');
-  const { start = 0, end = Infinity } = typeof options === 'object' && options !== null ? options : {};
-  let position;
-  let bytes;
-  const stream = new Readable({
-    highWaterMark: 65536,
-    encoding: typeof options === 'string' ? options : options?.encoding,
-    read(size) {
-      if (bytes === undefined) {
+  ReadStream = class ReadStream extends Readable {
+    constructor(path, options) {
+      const { start = 0, end = Infinity, encoding = undefined } = typeof options === 'string' ? { encoding: options } : (options ?? {});
+      super({ highWaterMark: 65536, encoding });
+      this.path = path;
+      this.fd = null;
+      this.bytesRead = 0;
+      Object.defineProperty(this, '_range', { value: { start, end, bytes: undefined } });
+    }
+
+    _read(size) {
+      const range = this._range;
+      if (range.bytes === undefined) {
         try {
-          bytes = sync.readFile(path).subarray(start, end + 1);
+          range.bytes = sync.readFile(this.path).subarray(range.start, range.end + 1);
         } catch (error) {
           this.destroy(error);
           return;
         }
-        position = 0;
         this.emit('open', 0);
         this.emit('ready');
       }
-      const piece = bytes.subarray(position, position + size);
-      position += piece.length;
+      const piece = range.bytes.subarray(this.bytesRead, this.bytesRead + size);
+      this.bytesRead += piece.length;
       this.push(piece.length > 0 ? piece : null);
-    },
-  });
-  stream.path = path;
-  return stream;
-};
+    }
+
+    close(callback) {
+      if (callback) this.once('close', callback);
+      this.destroy();
+    }
+  };
+  return ReadStream;
+}
+
+class WriteStream {
+  constructor(path) {
+    throw failure('EROFS', 'open', `${path}`);
+  }
+}
+
+exported.createReadStream = (path, options) => new (readStreamClass())(path, options);
+exported.WriteStream = WriteStream;
+Object.defineProperty(exported, 'ReadStream', { enumerable: true, get: readStreamClass });
 exported.createWriteStream = function createWriteStream(path) {
   throw failure('EROFS', 'open', `${path}`);
 };

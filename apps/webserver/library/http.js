@@ -17,7 +17,6 @@ binding.install({ IncomingMessage, ServerResponse });
 wrapNativeDestroy();
 
 const token = /^[\^_`a-zA-Z\-0-9!#$%&'*+.|~]+$/;
-// eslint-disable-next-line no-control-regex
 const invalidContent = /[^\t\x20-\x7e\x80-\xff]/;
 
 function validateHeaderName(name, label = 'Header name') {

@@ -2,7 +2,8 @@
 """The library of scripts behaves as Node's own modules: each program of tests/programs prints the same lines with both.
 
 The library runs in Node over natives in plain JavaScript (tests/mock_*.js), and in the engine with the program `webserver_library` of the
-host build, where only HTTP is a mock. `own.js` has no counterpart in Node: it checks itself.
+host build, where only HTTP is a mock. `http.js` also runs over the server's own HTTP (`webserver_library_http`). `own.js` has no
+counterpart in Node: it checks itself.
 """
 
 import difflib
@@ -11,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -20,18 +22,20 @@ from tools.machine import REPOSITORY
 LIBRARY = Path(__file__).parent
 PROGRAMS = sorted(path.stem for path in (LIBRARY / "tests" / "programs").glob("*.js"))
 COMPARED = [name for name in PROGRAMS if name != "own"]
-ENGINE = Path(os.environ.get("NEAP_HOST_BUILD", REPOSITORY / "build/host")) / "apps/webserver/library/tests/webserver_library"
+BUILT = Path(os.environ.get("NEAP_HOST_BUILD", REPOSITORY / "build/host")) / "apps/webserver/library/tests"
 LINES_MAX = 500
 TIMEOUT_S = 120
 
 
 @functools.cache
 def run(mode: str, program: str) -> list[str]:
-    """Returns the lines of a program: of Node itself (`node`), of the library in Node (`library`), or of the library in the `engine`."""
+    """Returns the lines of a program: of Node itself (`node`), of the library in Node (`library`), or of the library in the
+    engine, with the mock of HTTP (`engine`) or with the server's own (`http`)."""
     file = str(LIBRARY / "tests" / "programs" / f"{program}.js")
     if mode == "engine":
-        assert ENGINE.exists(), f"{ENGINE} is missing: the host build makes it"
-        command = [str(ENGINE), str(LIBRARY / "tests"), file]
+        command = [str(BUILT / "webserver_library"), str(LIBRARY / "tests"), file]
+    elif mode == "http":
+        command = [str(BUILT / "webserver_library_http"), str(LIBRARY / "tests" / "over_http_setup.js"), file]
     else:
         node = shutil.which("node")
         assert node, "node is missing"
@@ -42,8 +46,7 @@ def run(mode: str, program: str) -> list[str]:
     return result.stdout.splitlines()
 
 
-@pytest.mark.parametrize("mode", ["library", "engine"])
-@pytest.mark.parametrize("program", COMPARED)
+@pytest.mark.parametrize(("program", "mode"), [*product(COMPARED, ["library", "engine"]), ("http", "http")])
 def test_a_program_prints_the_same_lines_with_node_and_with_the_library(program: str, mode: str) -> None:
     node, library = run("node", program), run(mode, program)
     difference = list(difflib.unified_diff(node, library, "node", mode, lineterm="", n=1))
@@ -66,4 +69,5 @@ def test_each_file_has_a_licence_line_and_fits_the_limit() -> None:
 def test_each_module_that_the_library_requires_exists() -> None:
     for path in sorted(LIBRARY.glob("*.js")):
         for name in re.findall(r"require\('([^']+)'\)", path.read_text()):
-            assert (LIBRARY / f"{name.replace('/', '_')}.js").exists(), f"{path.name} requires {name}"
+            files = (LIBRARY / f"{name}.js", LIBRARY / f"{name.replace('/', '_')}.js")
+            assert any(file.exists() for file in files), f"{path.name} requires {name}"

@@ -22,7 +22,7 @@ const version = 'v20.20.2'; // of the Node whose behaviour this library follows
 Object.assign(process, {
   title: 'neap',
   version,
-  versions: { node: version.slice(1), neap: '1.0.0', modules: '115' },
+  versions: { node: version.slice(1), neap: '0.1.0', modules: '115' },
   arch: 'x64',
   platform: 'neap',
   release: { name: 'node' },

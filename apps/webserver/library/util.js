@@ -164,7 +164,6 @@ function debuglog() {
 }
 
 function stripVTControlCharacters(text) {
-  // eslint-disable-next-line no-control-regex
   return `${text}`.replace(/[\u001b\u009b][[\]()#;?]*(?:\d{1,4}(?:[;:]\d{0,4})*)?[\dA-PR-TZcf-nq-uy=><~]/g, '');
 }
 

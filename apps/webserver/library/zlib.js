@@ -4,6 +4,7 @@
 // Body parsers load zlib for requests with a Content-Encoding, which most clients never send.
 'use strict';
 
+const { Stream } = require('_stream_legacy');
 const { withCode } = require('_errors');
 
 const names = ['Gzip', 'Gunzip', 'Deflate', 'Inflate', 'DeflateRaw', 'InflateRaw', 'Unzip', 'BrotliCompress', 'BrotliDecompress'];
@@ -16,6 +17,12 @@ for (const name of names) {
   const action = name[0].toLowerCase() + name.slice(1);
   const absent = (used) => () => {
     throw withCode(Error, 'ERR_METHOD_NOT_IMPLEMENTED', `zlib.${used} is not available`);
+  };
+  // Programs ask if a stream is an instance of these classes.
+  module.exports[name] = class extends Stream {
+    constructor() {
+      throw withCode(Error, 'ERR_METHOD_NOT_IMPLEMENTED', `zlib.${name} is not available`);
+    }
   };
   module.exports[`create${name}`] = absent(`create${name}`);
   module.exports[action] = absent(action);

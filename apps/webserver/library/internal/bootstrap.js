@@ -33,7 +33,8 @@ function lazyAll(names, module) {
 }
 
 define('global', globalThis);
-for (const name of ['setTimeout', 'setInterval', 'setImmediate', 'clearTimeout', 'clearInterval', 'clearImmediate']) define(name, timers[name]);
+for (const name of ['setTimeout', 'setInterval', 'setImmediate', 'clearTimeout', 'clearInterval', 'clearImmediate'])
+  define(name, timers[name]);
 
 lazy('process', () => require(present.has('process') ? 'process' : 'internal/process'));
 lazy('console', () => {
@@ -49,3 +50,6 @@ lazyAll(['Event', 'EventTarget', 'CustomEvent', 'AbortController', 'AbortSignal'
 
 // For code that other code evaluates with import(): it finds its files by the loader of the application.
 require('internal/modules');
+
+// Buffer functions, streams and fetch classes of the web: getters that load their module at the first use.
+require('_bootstrap');

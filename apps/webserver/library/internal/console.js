@@ -17,6 +17,9 @@ function text(value) {
   return typeof value === 'bigint' ? `${value}n` : String(value);
 }
 
-const at = (level) => (...values) => write(level, values.map(text).join(' '));
+const at =
+  (level) =>
+  (...values) =>
+    write(level, values.map(text).join(' '));
 
 module.exports = { debug: at('debug'), log: at('log'), info: at('log'), warn: at('warn'), error: at('error'), trace: at('error') };

@@ -6,8 +6,20 @@ const text = internalBinding('text');
 
 const labels = new Map();
 for (const label of ['unicode-1-1-utf-8', 'unicode11utf8', 'unicode20utf8', 'utf-8', 'utf8', 'x-unicode20utf8']) labels.set(label, 'utf-8');
-for (const label of ['csunicode', 'iso-10646-ucs-2', 'ucs-2', 'unicode', 'unicodefeff', 'utf-16', 'utf-16le']) labels.set(label, 'utf-16le');
-for (const label of ['ansi_x3.4-1968', 'ascii', 'cp1252', 'iso-8859-1', 'iso8859-1', 'l1', 'latin1', 'us-ascii', 'windows-1252', 'x-cp1252']) {
+for (const label of ['csunicode', 'iso-10646-ucs-2', 'ucs-2', 'unicode', 'unicodefeff', 'utf-16', 'utf-16le'])
+  labels.set(label, 'utf-16le');
+for (const label of [
+  'ansi_x3.4-1968',
+  'ascii',
+  'cp1252',
+  'iso-8859-1',
+  'iso8859-1',
+  'l1',
+  'latin1',
+  'us-ascii',
+  'windows-1252',
+  'x-cp1252',
+]) {
   labels.set(label, 'windows-1252');
 }
 
@@ -35,7 +47,8 @@ class TextEncoder {
     return text.encode(`${input}`, 'utf8');
   }
   encodeInto(source, target) {
-    if (!(target instanceof Uint8Array)) throw Object.assign(new TypeError('The "dest" argument must be an instance of Uint8Array.'), { code: 'ERR_INVALID_ARG_TYPE' });
+    if (!(target instanceof Uint8Array))
+      throw Object.assign(new TypeError('The "dest" argument must be an instance of Uint8Array.'), { code: 'ERR_INVALID_ARG_TYPE' });
     const [read, written] = text.encodeInto(`${source}`, target);
     return { read, written };
   }
@@ -111,7 +124,9 @@ class TextDecoder {
   }
 
   #invalid() {
-    throw Object.assign(new TypeError(`The encoded data was not valid for encoding ${this.#encoding}`), { code: 'ERR_ENCODING_INVALID_ENCODED_DATA' });
+    throw Object.assign(new TypeError(`The encoded data was not valid for encoding ${this.#encoding}`), {
+      code: 'ERR_ENCODING_INVALID_ENCODED_DATA',
+    });
   }
 }
 

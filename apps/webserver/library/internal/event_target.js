@@ -88,7 +88,8 @@ class EventTarget {
   addEventListener(type, listener, options) {
     const { once = false, capture = false, signal } = typeof options === 'boolean' ? { capture: options } : (options ?? {});
     if (listener === null || listener === undefined) return;
-    if (typeof listener !== 'function' && typeof listener !== 'object') throw new TypeError('The "listener" argument must be a function or an object');
+    if (typeof listener !== 'function' && typeof listener !== 'object')
+      throw new TypeError('The "listener" argument must be a function or an object');
     if (signal?.aborted) return;
     type = `${type}`;
     const list = this.#listeners.get(type) ?? [];
@@ -104,7 +105,10 @@ class EventTarget {
     const found = list.find((each) => each.listener === listener && each.capture === capture);
     if (found === undefined) return;
     found.removed = true;
-    this.#listeners.set(`${type}`, list.filter((each) => each !== found));
+    this.#listeners.set(
+      `${type}`,
+      list.filter((each) => each !== found),
+    );
   }
 
   dispatchEvent(event) {

@@ -39,9 +39,12 @@ function Module(id = '', parent) {
 
 Module.prototype.require = function (specifier) {
   if (typeof specifier !== 'string') {
-    throw Object.assign(new TypeError(`The "id" argument must be of type string. Received ${typeof specifier}`), { code: 'ERR_INVALID_ARG_TYPE' });
+    throw Object.assign(new TypeError(`The "id" argument must be of type string. Received ${typeof specifier}`), {
+      code: 'ERR_INVALID_ARG_TYPE',
+    });
   }
-  if (specifier === '') throw Object.assign(new TypeError("The argument 'id' must be a non-empty string. Received ''"), { code: 'ERR_INVALID_ARG_VALUE' });
+  if (specifier === '')
+    throw Object.assign(new TypeError("The argument 'id' must be a non-empty string. Received ''"), { code: 'ERR_INVALID_ARG_VALUE' });
   const path = resolve(specifier, this);
   return path.startsWith('node:') ? binding.builtin(path.slice(5)) : loadFile(path, this);
 };

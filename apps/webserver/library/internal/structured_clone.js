@@ -19,7 +19,19 @@ function refuse(value) {
 function cloneView(value, copies, transferred) {
   const buffer = clone(value.buffer, copies, transferred);
   if (className(value) === 'DataView') return new DataView(buffer, value.byteOffset, value.byteLength);
-  const constructors = { Int8Array, Uint8Array, Uint8ClampedArray, Int16Array, Uint16Array, Int32Array, Uint32Array, Float32Array, Float64Array, BigInt64Array, BigUint64Array };
+  const constructors = {
+    Int8Array,
+    Uint8Array,
+    Uint8ClampedArray,
+    Int16Array,
+    Uint16Array,
+    Int32Array,
+    Uint32Array,
+    Float32Array,
+    Float64Array,
+    BigInt64Array,
+    BigUint64Array,
+  };
   return new constructors[className(value)](buffer, value.byteOffset, value.length);
 }
 
@@ -34,7 +46,12 @@ function cloneError(value, copies, transferred) {
 
 function cloneProperties(value, copy, copies, transferred) {
   for (const key of Object.keys(value)) {
-    Object.defineProperty(copy, key, { value: clone(value[key], copies, transferred), writable: true, enumerable: true, configurable: true });
+    Object.defineProperty(copy, key, {
+      value: clone(value[key], copies, transferred),
+      writable: true,
+      enumerable: true,
+      configurable: true,
+    });
   }
   return copy;
 }

@@ -5,7 +5,17 @@
 const binding = internalBinding('url');
 
 // The order of the natives' list.
-const HREF = 0, ORIGIN = 1, PROTOCOL = 2, USERNAME = 3, PASSWORD = 4, HOST = 5, HOSTNAME = 6, PORT = 7, PATHNAME = 8, SEARCH = 9, HASH = 10;
+const HREF = 0,
+  ORIGIN = 1,
+  PROTOCOL = 2,
+  USERNAME = 3,
+  PASSWORD = 4,
+  HOST = 5,
+  HOSTNAME = 6,
+  PORT = 7,
+  PATHNAME = 8,
+  SEARCH = 9,
+  HASH = 10;
 
 let connect; // sets the URL of a URLSearchParams
 let replace; // replaces the pairs of a URLSearchParams by those of a query
@@ -300,4 +310,9 @@ for (const each of [URL, URLSearchParams]) {
   }
 }
 
-module.exports = { URL, URLSearchParams, domainToASCII: (domain) => binding.domainToASCII(`${domain}`), domainToUnicode: (domain) => binding.domainToUnicode(`${domain}`) };
+module.exports = {
+  URL,
+  URLSearchParams,
+  domainToASCII: (domain) => binding.domainToASCII(`${domain}`),
+  domainToUnicode: (domain) => binding.domainToUnicode(`${domain}`),
+};

@@ -288,8 +288,9 @@
         Object.assign(all.ServerResponse.prototype, responseMethods);
       },
       listen(server, port) {
+        for (const other of servers.values()) if (other.port === port) throw coded(Error, 'EADDRINUSE', 'address already in use');
         record(server).port = port;
-        later(() => server._listening(port === 1 ? 'EADDRINUSE' : undefined));
+        later(() => server._listening());
       },
       close(server) {
         servers.delete(server);

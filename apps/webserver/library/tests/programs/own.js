@@ -45,6 +45,17 @@ check(
   !loaded || (!loaded.has('_web_streams') && !loaded.has('assert') && !loaded.has('_web_fetch')),
 );
 
+if (!loaded) {
+  // Only the engine can look into promises and proxies.
+  const { inspect } = require('util');
+  const rejected = Promise.reject(new Error('x'));
+  rejected.catch(() => {});
+  const proxy = new Proxy({ a: 1 }, { get: () => check('a trap ran', false), ownKeys: () => check('a trap ran', false) });
+  check('promises', inspect([Promise.resolve(5), new Promise(() => {})]) === '[ Promise { 5 }, Promise { <pending> } ]');
+  check('a rejected promise', inspect(rejected).includes('<rejected> Error: x'));
+  check('proxies', inspect(proxy) === '{ a: 1 }' && inspect(proxy, { showProxy: true }).startsWith('Proxy [ { a: 1 }, {'));
+}
+
 // The hot path: natives call the only listener of a server itself.
 const handler = (request, response) => response.end('hello');
 const server = http.createServer(handler).listen(8080);
