@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from http_wire import HttpWire
-from web_requests import CASES, Case, answers, chunked, get, post
+from web_requests import CASES, Case, answers, chunked, compared, get, post
 from web_server import SCRIPTS, AnyWebServer, NodeServer, WebServer
 
 from tools import client_programs
@@ -24,6 +24,8 @@ MEBIBYTE = 1 << 20
 WEB_CLIENTS = client_programs.CLIENTS / "web"
 APPS = Path(__file__).with_name("web_apps")
 SERVERS_OF_SCRIPT = 2
+# The host's two cores emulate four, so a turn with a large body may take longer than the usual second.
+WORDS = ("watchdog=20s",)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def node() -> Iterator[NodeServer]:
 @pytest.fixture(scope="module")
 def _four_cores(stock: bool) -> Iterator[AnyWebServer]:
     script = SCRIPTS / "semantics.js"
-    with NodeServer(script, ports=SERVERS_OF_SCRIPT) if stock else WebServer(script, ports=SERVERS_OF_SCRIPT) as server:
+    with NodeServer(script, ports=SERVERS_OF_SCRIPT) if stock else WebServer(script, ports=SERVERS_OF_SCRIPT, words=WORDS) as server:
         yield server
 
 
@@ -51,7 +53,7 @@ def server(_four_cores: AnyWebServer) -> Iterator[AnyWebServer]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_answer_is_node_s(server: AnyWebServer, node: NodeServer, case: Case) -> None:
-    ours, theirs = answers(server, case), answers(node, case)
+    ours, theirs = compared(case, answers(server, case), answers(node, case))
     if case.differs and not isinstance(server, NodeServer):
         assert ours != theirs, f"the answers are equal, although {case.differs}"
     else:
@@ -63,6 +65,10 @@ def test_a_difference_is_found(node: NodeServer) -> None:
     first, second = Case("a", get("/count")), Case("b", get("/hello", "Connection: close\r\n"))
     assert answers(node, first) != answers(node, first), "the count is another one"
     assert answers(node, second)[-1] == "the connection is closed"
+    one_piece, one_chunk = answers(node, Case("c", get("/unicode"))), answers(node, Case("d", get("/json")))
+    for framed in (Case("e", b"", framed=True), Case("f", b"")):
+        ours, theirs = compared(framed, one_piece, one_chunk)
+        assert ours != theirs, "another body"
 
 
 # ---- curl ----
@@ -273,13 +279,13 @@ def test_a_framework_answers_as_on_node(stock: bool, name: str) -> None:
     with NodeServer(script) if stock else WebServer(script) as server, open_node() as node:
 
         def both(case: Case) -> tuple[list[object], list[object]]:
-            return answers(server, case), answers(node, case)
+            return compared(case, answers(server, case), answers(node, case))
 
         with server.connect() as wire:
             assert wire.get("/").body == hello
         with ThreadPoolExecutor(1) as pool:
-            compared = list(pool.map(both, cases))
-        for case, (ours, theirs) in zip(cases, compared, strict=True):
+            pairs = list(pool.map(both, cases))
+        for case, (ours, theirs) in zip(cases, pairs, strict=True):
             assert ours == theirs, case.name
         server.check()
 

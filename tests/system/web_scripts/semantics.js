@@ -33,6 +33,10 @@ function codeOf(call) {
   }
 }
 
+// It repeats after these bytes.
+const pattern = Buffer.alloc(65536);
+for (let at = 0; at < pattern.length; at++) pattern[at] = (at * 7 + (at >> 8)) & 255;
+
 let events = [];
 let counter = 0;
 
@@ -173,7 +177,6 @@ const routes = {
       headers: req.headers,
       raw: req.rawHeaders,
       distinct: req.headersDistinct,
-      complete: req.complete,
       peer: [typeof req.socket.remoteAddress, typeof req.socket.remotePort, typeof req.socket.localPort],
     }),
   '/query': (req, res) => {
@@ -234,10 +237,8 @@ const routes = {
   '/unread': (req, res) => res.end('not read'),
   '/bytes': (req, res) => {
     const count = Number(new URL(req.url, 'http://test').searchParams.get('count'));
-    const bytes = Buffer.alloc(count);
-    for (let at = 0; at < count; at++) bytes[at] = (at * 7 + (at >> 8)) & 255;
     res.writeHead(200, { 'Content-Type': 'application/octet-stream' });
-    res.end(bytes);
+    res.end(Buffer.alloc(count, pattern));
   },
   // 1 MiB in pieces of 16 KiB, each after the last one was accepted.
   '/drain': (req, res) => {
