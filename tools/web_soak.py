@@ -55,7 +55,7 @@ FINDINGS_MAX = 20
 STATUS = re.compile(rb"HTTP/1\.1 (100|200|400|404|405|408|413|414|417|431|500|501|503|505) ")
 # Counters that MUST NOT be above a bound at any sample, and those that MUST be back at the end.
 KEPT_MESSAGES_MAX = CORES * 1000
-ALIVE = ("webserver.exchanges", "webserver.messages_kept", "net.half_open")
+ALIVE = ("webserver.exchanges.alive", "webserver.messages_kept", "net.half_open")
 
 
 class Tally:
@@ -294,7 +294,7 @@ def fail_now_and_then(server: AnyWebServer, tally: Tally, stop: threading.Event,
 def sample(server: WebServer, tally: Tally, stop: threading.Event, heap_bytes: int, connections_max: int) -> None:
     """Reads the counters. `heap_bytes`: the heap's use before the clients came."""
     bounds = {
-        "webserver.exchanges": connections_max,
+        "webserver.exchanges.alive": connections_max,
         "webserver.messages_kept": KEPT_MESSAGES_MAX,
         "memory.heap_used_bytes": heap_bytes + CORES * (SCRIPT_MEMORY + 2 * OUTPUT_MEMORY) + (64 << 20),
         "memory.heap_refused": 0,

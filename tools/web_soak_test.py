@@ -211,12 +211,12 @@ def test_a_part_that_fails_or_does_not_end_is_a_finding(monkeypatch: pytest.Monk
 def test_a_counter_above_its_bound_is_a_finding_and_the_table_has_its_peak() -> None:
     tally = web_soak.Tally()
     for value in (5, 9, 3):
-        tally.peak("webserver.exchanges", value, 9)
+        tally.peak("webserver.exchanges.alive", value, 9)
     assert not tally.findings
-    tally.peak("webserver.exchanges", 10, 9)
-    assert tally.findings == ["webserver.exchanges is 10, more than 9"]
+    tally.peak("webserver.exchanges.alive", 10, 9)
+    assert tally.findings == ["webserver.exchanges.alive is 10, more than 9"]
     lines = [line.split() for line in web_soak.report(tally, {"webserver.requests": 7, "net.other": 3})]
-    assert ["webserver.exchanges", "10", "of", "9", "at", "most"] in lines and ["webserver.requests", "7"] in lines
+    assert ["webserver.exchanges.alive", "10", "of", "9", "at", "most"] in lines and ["webserver.requests", "7"] in lines
     assert lines[-1] == ["findings", "1"] and ["net.other", "3"] not in lines
 
 

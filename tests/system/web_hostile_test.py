@@ -57,7 +57,7 @@ def server(_four_cores: AnyWebServer) -> Iterator[AnyWebServer]:
 def kept(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[int, int]]:
     """Returns the counters that have not returned."""
     allowed = {
-        "webserver.exchanges": 0,
+        "webserver.exchanges.alive": 0,
         "webserver.timers_pending": 0,
         "webserver.messages_kept": 0,
         "net.connections_open": 2,
@@ -68,7 +68,7 @@ def kept(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[int, 
 
 
 @contextlib.contextmanager
-def counted(server: AnyWebServer, **least: int) -> Iterator[None]:
+def counted(server: AnyWebServer, least: dict[str, int]) -> Iterator[None]:
     """Checks that counters of the web server grow by these numbers at least."""
     if not isinstance(server, WebServer):
         yield
@@ -138,7 +138,7 @@ def test_a_request_beyond_a_limit_is_refused(_four_cores: AnyWebServer, case: Re
 def test_refusals_are_counted_and_others_are_served(server: AnyWebServer) -> None:
     cases = [*SMUGGLING, *LIMITS]
     of = {status: sum(case.status == status for case in cases) for status in (400, 413, 414, 417, 431, 501, 505)}
-    with server.connect() as bystander, counted(server, **{f"refused_{status}": count for status, count in of.items()}):
+    with server.connect() as bystander, counted(server, {f"requests.refused_{status}": count for status, count in of.items()}):
         for case in cases:
             refuse(server, case)
             assert bystander.get("/hello").body == b"hello\n"
@@ -148,7 +148,7 @@ def test_refusals_are_counted_and_others_are_served(server: AnyWebServer) -> Non
 
 
 def test_a_slow_head_is_ended_with_408(server: AnyWebServer) -> None:
-    with counted(server, head_timeouts=2), server.connect(HURRIED) as slow, server.connect(HURRIED) as slower:
+    with counted(server, {"timeouts.head": 2}), server.connect(HURRIED) as slow, server.connect(HURRIED) as slower:
         slow.send(b"GET / HTTP/1.1\r\nHost:")
         slower.send(b"G")
         for wire in (slow, slower):
@@ -157,25 +157,25 @@ def test_a_slow_head_is_ended_with_408(server: AnyWebServer) -> None:
 
 
 def test_bytes_now_and_then_do_not_extend_the_time_for_a_head(server: AnyWebServer) -> None:
-    with server.connect(HURRIED) as wire:
+    with server.connect(HURRIED) as wire, ThreadPoolExecutor(1) as pool:
         wire.send(b"GET / HTTP/1.1\r\nHost: test\r\n")
+        answer = pool.submit(wire.reply)
         with contextlib.suppress(Closed):
-            for at in range(10_000):
-                wire.send(b"X-%d: 1\r\n" % at)
+            while not answer.done():
+                wire.send(b"X-Slow: 1\r\n")
                 time.sleep(0.1)
-                assert at < 1000, "the connection goes on"
-            raise AssertionError("the connection goes on")
+        assert answer.result().status == 408
 
 
 def test_a_slow_body_is_ended_with_408(server: AnyWebServer) -> None:
-    with counted(server, request_timeouts=1), server.connect(HURRIED) as wire:
+    with counted(server, {"timeouts.request": 1}), server.connect(HURRIED) as wire:
         wire.send(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 100\r\n\r\nslow")
         assert wire.reply().status == 408
         assert wire.closed()
 
 
 def test_an_idle_connection_is_closed_without_a_response(server: AnyWebServer) -> None:
-    with counted(server, connections_idle_closed=1), server.connect(HURRIED) as wire:
+    with counted(server, {"connections.idle_closed": 1}), server.connect(HURRIED) as wire:
         assert wire.get("/").body == b"in time"
         assert wire.closed()
 
@@ -276,27 +276,27 @@ def fails(server: AnyWebServer, target: str, statuses: tuple[int, ...], body: by
 @image_only
 @pytest.mark.parametrize("target", ["/loop", "/loop-async", "/loop-expression", "/loop-catches"])
 def test_an_endless_loop_is_answered_with_500(server: WebServer, target: str) -> None:
-    with counted(server, handler_timeouts=1):
+    with counted(server, {"handler_timeouts": 1}):
         fails(server, target, (500,))
 
 
 @image_only
 def test_an_endless_loop_within_a_response_resets_the_connection(server: WebServer) -> None:
-    with counted(server, handler_timeouts=1):
+    with counted(server, {"handler_timeouts": 1}):
         fails(server, "/loop-late", (0,))
 
 
 @image_only
 @pytest.mark.parametrize("target", ["/loop-timer", "/loop-promises"])
 def test_an_endless_loop_beside_a_response_is_ended(server: WebServer, target: str) -> None:
-    with counted(server, timeouts=1):
+    with counted(server, {"timeouts": 1}):
         fails(server, target, (200, 500, 0))
 
 
 @image_only
 @pytest.mark.parametrize("target", ["/throw", "/throw-nothing", "/throw-getter", "/throw-async", "/recurse", "/recurse-json", "/exit"])
 def test_an_error_of_a_handler_is_answered_with_500(server: WebServer, target: str) -> None:
-    with counted(server, handler_errors=1):
+    with counted(server, {"handler_errors": 1}):
         fails(server, target, (500,))
 
 
@@ -308,20 +308,20 @@ def test_an_expression_that_nests_too_deep_ends_neither_the_engine_nor_the_machi
 @image_only
 @pytest.mark.parametrize("target", ["/throw-data", "/throw-end"])
 def test_an_error_of_a_callback_of_the_body_is_answered_with_500(server: WebServer, target: str) -> None:
-    with counted(server, handler_errors=1):
+    with counted(server, {"handler_errors": 1}):
         fails(server, target, (500,), b"body")
 
 
 @image_only
 def test_an_error_within_a_response_resets_the_connection(server: WebServer) -> None:
-    with counted(server, handler_errors=1):
+    with counted(server, {"handler_errors": 1}):
         fails(server, "/throw-late", (0,))
 
 
 @image_only
 @pytest.mark.parametrize(("target", "counter"), [("/throw-timer", "exceptions"), ("/reject", "unhandled_rejections")])
 def test_an_error_without_a_request_is_counted(server: WebServer, target: str, counter: str) -> None:
-    with counted(server, **{counter: 1}):
+    with counted(server, {counter: 1}):
         fails(server, target, (200,))
 
 
@@ -342,32 +342,30 @@ def test_a_response_without_end_in_one_turn_is_ended(server: WebServer) -> None:
 
 @image_only
 def test_cycles_of_garbage_are_collected(server: WebServer) -> None:
-    with counted(server, collections=1), server.connect() as wire:
+    with counted(server, {"collections": 1}), server.connect() as wire:
         for _ in range(40):
             assert wire.get("/cycles").body == b"cycles"
 
 
 @image_only
 def test_a_flood_of_timers_has_an_end(server: WebServer) -> None:
-    with counted(server, timers_fired=1000):
+    with counted(server, {"timers_fired": 1000}):
         fails(server, "/timers", (200, 500))
 
 
 @image_only
 def test_a_flood_of_lines_for_the_console_is_cut(server: WebServer) -> None:
-    with counted(server, console_bytes_dropped=100_000):
+    with counted(server, {"console_bytes_dropped": 100_000}):
         fails(server, "/print", (200,))
 
 
 @image_only
 def test_a_script_that_keeps_all_requests_keeps_the_bytes_of_some(server: WebServer) -> None:
     count = 1500
-    with counted(server, messages_copied=count - KEPT_MAX), server.connect() as wire:
+    with counted(server, {"messages_copied": count - KEPT_MAX}), server.connect() as wire:
         for first in range(0, count, 100):
             wire.send(get("/keep") * 100)
             assert [int(wire.reply().body) for _ in range(100)] == list(range(2 * first + 2, 2 * first + 202, 2))
-        # One core has answered all of them, and no request is alive.
-        assert server.settled(lambda counters: counters["webserver.messages_kept"] <= KEPT_MAX)["webserver.messages_kept"] <= KEPT_MAX
     on_all_cores(server, "/release")
 
 
@@ -392,7 +390,7 @@ def test_each_port_has_its_own_server(server: AnyWebServer) -> None:
 def test_a_thousand_clients_are_served_beside_an_endless_loop(server: WebServer) -> None:
     """The clients on the loop's core wait for the watchdog; nobody else does. One client gets 500, all others their answer."""
     looping = CROWD // 2
-    with contextlib.ExitStack() as stack, counted(server, handler_timeouts=1):
+    with contextlib.ExitStack() as stack, counted(server, {"handler_timeouts": 1}):
         wires = [stack.enter_context(server.connect()) for _ in range(CROWD)]
         for at, wire in enumerate(wires):
             wire.send(get(f"/number?n={at}"))
@@ -407,7 +405,7 @@ def test_a_thousand_clients_are_served_beside_an_endless_loop(server: WebServer)
 
 def test_connections_beyond_a_server_s_limit_are_turned_away(server: AnyWebServer) -> None:
     count = 100
-    with contextlib.ExitStack() as stack, counted(server, connections_refused=1):
+    with contextlib.ExitStack() as stack, counted(server, {"connections.refused": 1}):
         outcomes = []
         wires = [stack.enter_context(server.connect(SMALL)) for _ in range(count)]
         for wire in wires:
@@ -470,7 +468,7 @@ def test_resets_in_the_middle_leave_nothing(server: AnyWebServer) -> None:
 
 
 def test_a_thousand_pipelined_requests(server: AnyWebServer) -> None:
-    with server.connect() as wire, server.connect() as other, counted(server, requests=1000):
+    with server.connect() as wire, server.connect() as other, counted(server, {"requests.total": 1000}):
         wire.send(b"".join(get(f"/number?n={at}") for at in range(1000)))
         assert other.get("/hello").body == b"hello\n"
         assert [wire.reply().body for _ in range(1000)] == [b"%d" % at for at in range(1000)]
@@ -495,7 +493,7 @@ def test_a_client_that_pipelines_and_does_not_read(server: AnyWebServer) -> None
 
 def test_memory_that_does_not_return_is_found() -> None:
     names = (
-        "webserver.exchanges webserver.timers_pending webserver.messages_kept net.connections_open memory.heap_used_bytes "
+        "webserver.exchanges.alive webserver.timers_pending webserver.messages_kept net.connections_open memory.heap_used_bytes "
         "webserver.script_memory_bytes"
     ).split()
     level = dict.fromkeys(names, 10)

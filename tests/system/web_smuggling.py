@@ -96,7 +96,7 @@ SMUGGLING = [
     Refused("a target with a space", b"GET /hello /other HTTP/1.1\r\nHost: test\r\n\r\n"),
     Refused("a target with a control character", b"GET /he\x01llo HTTP/1.1\r\nHost: test\r\n\r\n"),
     Refused("tabs in the request line", b"GET\t/hello\tHTTP/1.1\r\nHost: test\r\n\r\n"),
-    Refused("no version", b"GET /hello\r\nHost: test\r\n\r\n", by_node=200),
+    Refused("no version", b"GET /hello\r\nHost: test\r\n\r\n", 505, by_node=200),
     Refused("HTTP/0.9", b"GET /hello HTTP/0.9\r\nHost: test\r\n\r\n", 505, by_node=200),
     Refused("HTTP/2.0", b"GET /hello HTTP/2.0\r\nHost: test\r\n\r\n", 505, by_node=200),
     Refused("the preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, by_node=400),
