@@ -182,7 +182,7 @@ def _parser() -> Parser:
 
     soak = command("soak", _call, "Run tests repeatedly; fuzzers get a share of the time.")
     soak.add_argument("names", nargs="*", metavar="LAYER")
-    soak.add_argument("--minutes", type=float, default=60, metavar="N")
+    soak.add_argument("--minutes", type=float, metavar="N", help="how long (60); of web: instead of --bytes")
     soak.add_argument("--seeds", type=int, metavar="N", help="of model: number of runs (1000)")
     soak.add_argument("--first-seed", type=int, metavar="S", help="of model: seed of the first run (1)")
     soak.add_argument("--cores", type=int, metavar="N", help="cores of a machine; of model and crowd (4), of starts (16)")
@@ -190,7 +190,15 @@ def _parser() -> Parser:
     soak.add_argument("--fault", dest="faults", action="append", default=[], metavar="WORDS", help="of model: a further fault; repeatable")
     soak.add_argument("--starts", type=int, metavar="N", help="of starts: number of starts (50)")
     soak.add_argument("--busy", type=int, metavar="N", help="of starts: processes that compute meanwhile (8)")
-    soak.add_argument("--bytes", dest="count", type=int, metavar="N", help="of protocols: bytes of each protocol (100000000)")
+    soak.add_argument(
+        "--bytes",
+        dest="count",
+        type=int,
+        metavar="N",
+        help="of protocols: bytes of each protocol (100000000); of web: damaged bytes (100000000)",
+    )
+    soak.add_argument("--folder", metavar="DIR", help="of test262: a checkout of the suite")
+    soak.add_argument("--every", type=int, metavar="N", help="of test262: take each N-th test (1)")
     parts = "of network: rounds, flood, churn, crowd or fuzz; repeatable"
     soak.add_argument("--part", dest="parts", action="append", default=[], metavar="PART", help=parts)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Builds the programs in tests/system/clients that use third-party clients of memcached in Go, JavaScript, Java, and C from Python.
+"""Builds the programs in tests/system/clients that use third-party clients of memcached in Go, JavaScript, Java, and C from Python, and
+fetches the packages of npm for tests of the web server.
 
 The compilers and runtimes are Debian's packages (group "system-tests" in packages.py). The clients come from the registries of Go and npm,
 pinned by go.sum and package-lock.json, or from Debian, unpacked in the cache. Downloads and programs are entries of the cache, so a machine
@@ -28,7 +29,7 @@ GO_NETWORK_SETTINGS = ("GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMD
 @functools.cache
 def go(name: str) -> list[str]:
     """Returns the command line of the Go program in tests/system/clients/go/`name`, which is built if the cache lacks it."""
-    compiler = _program("go")
+    compiler = program("go")
     sources = sorted(path for path in GO.rglob("*") if path.suffix in (".go", ".mod", ".sum"))
     version = output_of([compiler, "version"])
     names = [str(path.relative_to(GO)) for path in sources]
@@ -54,22 +55,34 @@ def go(name: str) -> list[str]:
 def node(name: str) -> list[str]:
     """Returns the start of the command line of tests/system/clients/node/`name`. Its first argument is the folder of the npm packages,
     which are fetched if the cache lacks them."""
-    npm, runtime = _program("npm"), _program("node")
-    pins = [NODE / "package.json", NODE / "package-lock.json"]
-    entry = cache.Entry("client-programs", cache.digest("node", *(path.read_bytes() for path in pins)))
+    packages_folder = npm_packages(NODE) / "node_modules"
+    return [program("node"), str(NODE / name), str(packages_folder)]
+
+
+@functools.cache
+def npm_packages(folder: Path, *, with_files: bool = False) -> Path:
+    """Returns a folder of the cache with the npm packages that `folder`'s package-lock.json pins, in `node_modules`. `with_files`: also
+    with the other files of `folder`."""
+    npm = program("npm")
+    pins = [folder / "package.json", folder / "package-lock.json"]
+    files = sorted(path for path in folder.iterdir() if path.is_file()) if with_files else pins
+    key = cache.digest(
+        "node", *(path.read_bytes() for path in pins), *(f"{path.name}\n{path.read_text()}" for path in files if path not in pins)
+    )
+    entry = cache.Entry("client-programs", key)
     with entry.making(work="fetches test clients in JavaScript") as needed:
         if needed:
-            for path in pins:
+            for path in files:
                 shutil.copy(path, entry.path)
             argv = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--cache", str(cache.root() / "npm")]
             _fetch(argv, "the clients in JavaScript", "npm packages", entry.path, os.environ)
-    return [runtime, str(NODE / name), str(entry.path / "node_modules")]
+    return entry.path
 
 
 @functools.cache
 def java(name: str, package: str, jar: str) -> list[str]:
     """Returns the start of the command line of the class tests/system/clients/java/`name`.java, which uses `jar` of a Debian package."""
-    compiler, runtime = _program("javac"), _program("java")
+    compiler, runtime = program("javac"), program("java")
     library = debian.unpacked(package) / "usr/share/java" / jar
     source = JAVA / f"{name}.java"
     entry = cache.Entry("client-programs", cache.digest("java", source.read_bytes(), str(library), output_of([runtime, "--version"])))
@@ -94,11 +107,11 @@ def debian_python(script: Path, *modules: str) -> tuple[list[str], dict[str, str
     return [*debian.started_in(root, root / "usr/bin" / interpreter), "-B", "-s", str(script)], environment
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     path = shutil.which(name)
     if path is None:
         need = next((need.package for need in packages.NEEDS["system-tests"] if need.program == name), name)
-        raise Failure(f"the tests of memcached's clients need {name}", f"as root: apt-get install --no-install-recommends {need}")
+        raise Failure(f"tests with clients of others need {name}", f"as root: apt-get install --no-install-recommends {need}")
     return path
 
 

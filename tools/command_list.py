@@ -38,6 +38,8 @@ commands:
                                          transfers over random bad links, a flood of SYNs beside a client, 100,000 connections, 10,000 at
                                          once on 256 MB, and the network's fuzzers
   soak protocols [--bytes N]             random bytes of memcached's protocols under the sanitizers, 10^8 bytes of each
+  soak web [--minutes N | --bytes N]     the web server with 1,000 connections, slow clients, endless loops and 10^8 damaged bytes
+  soak test262 --folder DIR [--every N]  the conformance suite of JavaScript, on the host and on the image
   pxe APP|PATH ... --out DIR             make a tree that machines boot from over the network: BIOS, UEFI, iPXE
   pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
   pxe --out DIR --next MACHINE=IMAGE [-- key=value ...]

@@ -81,6 +81,9 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("nodejs", "node"),
         Need("npm", "npm"),
         Need("default-jdk-headless", "javac"),
+        # Clients of the web server. Node also serves the same scripts, for comparison.
+        Need("curl", "curl"),
+        Need("wrk", "wrk"),
     ),
     "histories": GO,
     "mutilate": (COMPILER, Need("git", "git")),

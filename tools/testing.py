@@ -34,7 +34,9 @@ from tools import (
     run,
     start_soak,
     style,
+    test262_soak,
     toolchain,
+    web_soak,
 )
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.model import campaign
@@ -44,6 +46,8 @@ from tools.process import run_logged, tail
 RESULTS = build.BUILD / "test-results"
 SHOWN_FAILURES = 30
 CTEST_SECONDS_PER_TEST = 300
+SOAK_MINUTES = 60.0
+SYSTEM_IMAGES = "hello memcached netpipe webserver bench_kernel bench_kernel_memory bench_observe".split()
 # The folders with the tests in Python, for each layer that runs pytest. The host layer's tests start programs of the host build.
 PYTHON_TESTS = {
     "host": ["apps", "tests/packetdrill"],
@@ -95,7 +99,7 @@ def test(names: Sequence[str]) -> int:
 
 def soak(
     names: Sequence[str],
-    minutes: float = 60.0,
+    minutes: float | None = None,
     seeds: int | None = None,
     first_seed: int | None = None,
     cores: int | None = None,
@@ -104,36 +108,44 @@ def soak(
     starts: int | None = None,
     busy: int | None = None,
     count: int | None = None,
+    folder: str | None = None,
+    every: int | None = None,
     parts: Sequence[str] = (),
 ) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Eleven names are
-    no layers, and each MUST be the only name: `card` runs the soft card's fuzzers, `driver` random traffic, settings and faults, `kernel`
-    the kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached, `network` bad links, floods, crowds
-    (tools/network_soak.py has its `parts`), `suite` memcached's own tests, `crowd` and `protocols` many clients and random bytes of
-    memcached (tools/memcached_soak.py), `model` seeds on the model machine (tools/model/campaign.py has its further arguments), `starts`
-    starts of many cores on a busy host (tools/start_soak.py). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this function sets
-    in the environment."""
+    """Runs layers (default: all except style) repeatedly until the time is over: `minutes`, or SOAK_MINUTES. Stops after the first round
+    that fails. Thirteen names are no layers, and each MUST be the only name: `card` runs the soft card's fuzzers, `driver` random traffic,
+    settings and faults, `kernel` the kernel's stress images, `fuzz` all other fuzzers, `histories` concurrent clients of memcached,
+    `network` bad links, floods, crowds (tools/network_soak.py has its `parts`), `suite` memcached's own tests, `crowd` and `protocols` many
+    clients and random bytes of memcached (tools/memcached_soak.py), `model` seeds on the model machine (tools/model/campaign.py has its
+    further arguments), `starts` starts of many cores on a busy host (tools/start_soak.py), `test262` the conformance suite of JavaScript
+    (tools/test262_soak.py), `web` the web server under many clients, failing scripts and damaged bytes (tools/web_soak.py). Fuzzers among
+    the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
     of_model = {"seeds": seeds, "first_seed": first_seed, "cores": cores, "jobs": jobs, "faults": faults or None}
     of_starts = {"starts": starts, "cores": cores, "busy": busy}
     of_protocols = {"count": count}
-    given = {name: value for name, value in {**of_model, **of_starts, **of_protocols}.items() if value is not None}
+    of_test262 = {"folder": folder, "every": every}
+    given = {name: value for name, value in {**of_model, **of_starts, **of_protocols, **of_test262}.items() if value is not None}
     for name, options, runner in (
         ("model", of_model, campaign.soak),
         ("starts", of_starts, start_soak.soak),
         ("crowd", {"cores": cores}, memcached_soak.soak_crowd),
         ("protocols", of_protocols, memcached_soak.soak_protocols),
+        ("test262", of_test262, test262_soak.soak),
     ):
         if list(names) != [name]:
             continue
         if foreign := [option for option in given if option not in options]:
             raise UsageError(f"{_soak_option(foreign[0])} does not belong to soak {name}", "./neap soak --help lists the options")
         return runner(**given)
+    if list(names) == ["web"] and not set(given) - {"count"} and not parts:
+        return web_soak.soak(minutes, count)
     if given:
         first = next(iter(given))
-        name = {"starts": "starts", "busy": "starts", "count": "protocols"}.get(first, "model")
+        name = {"starts": "starts", "busy": "starts", "count": "protocols", "folder": "test262", "every": "test262"}.get(first, "model")
         raise UsageError(f"{_soak_option(first)} belongs to soak {name}", f"./neap soak {name}")
     if parts and list(names) != ["network"]:
         raise UsageError("--part belongs to soak network", "./neap soak network")
+    minutes = SOAK_MINUTES if minutes is None else minutes
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
     alone = {
@@ -297,7 +309,7 @@ def _target() -> Outcome:
 
 def _system() -> Outcome:
     _require_images("system-tests", "browser-tests")
-    build.build("image", ["hello.elf", "memcached.elf", "netpipe.elf", "bench_kernel.elf", "bench_kernel_memory.elf", "bench_observe.elf"])
+    build.build("image", [f"{name}.elf" for name in SYSTEM_IMAGES])
     build.build_soft_card()
     build.build_load()
     qemu.command()
