@@ -3,13 +3,16 @@
 #include <algorithm>
 
 #include "apps/webserver/engine/engine_state.hpp"
+#include "kernel/log.hpp"
 #include "kernel/machine.hpp"
 
 namespace neap::webserver {
 
 void Engine::collect() noexcept {
-  const std::uint64_t begin_ns = machine::now_ns();
+  const std::uint64_t begin_ns = machine::now_ns(), begin_tsc = machine::timestamp();
+  const std::size_t before_bytes = JS_GetMemorySize(runtime_);
   JS_RunGC(runtime_);
+  log::collected(begin_tsc, before_bytes, JS_GetMemorySize(runtime_));
   statistics_.collection_ns += machine::now_ns() - begin_ns;
   ++statistics_.collections;
   state_->size_after_collection = JS_GetMemorySize(runtime_);
