@@ -8,6 +8,7 @@ const http = require('node:http');
 const port = Number(process.env.PORT || 8080);
 const identity = `${Math.random()}`;
 const kept = [];
+const unanswered = new Set();
 const ended = { aborted: 0, closed: 0, completed: 0 };
 
 function number(req, name) {
@@ -161,8 +162,14 @@ const routes = {
     kept.push(req, res);
     res.end(`${kept.length}`);
   },
+  // Drops all references, and leaves so much garbage that the core collects it when it is idle.
   '/release': (req, res) => {
     kept.length = 0;
+    for (const one of unanswered) one.destroy();
+    for (let at = 0; at < 20000; at++) {
+      const one = { at };
+      one.self = { one };
+    }
     res.end(identity);
   },
 
@@ -192,7 +199,9 @@ const routes = {
   },
   '/answers-early': (req, res) => res.end('no'),
   '/never-answers': (req, res) => {
+    unanswered.add(res);
     res.on('close', () => {
+      unanswered.delete(res);
       ended.closed++;
     });
     req.on('aborted', () => {
