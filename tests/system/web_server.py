@@ -26,7 +26,7 @@ from servers import CONTROL_SECONDS
 from wire import ANSWER_SECONDS
 
 from tools import build, client_programs, web_archive
-from tools.control_client import Control
+from tools.control_client import Control, Lost
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SOFT_CARD, Machine, free_port
 from tools.machine_registry import CONTROL_PORT
@@ -36,6 +36,7 @@ SCRIPTS = Path(__file__).with_name("web_scripts")
 PORT = 8080
 START_SECONDS = 60.0
 SETTLE_SECONDS = 45.0
+CONTROL_ATTEMPTS = 8
 CONNECT_PAUSE_SECONDS = 0.004
 # QEMU's user network listens with a backlog of one for each forwarded port. With several host ports for one guest port, many connections
 # open fast, because few SYNs are repeated a second later. The guest sees one address and the client's port, so two clients MUST NOT have
@@ -164,9 +165,18 @@ class WebServer(AnyWebServer):
         return Control(LOOPBACK, self.machine.port(CONTROL_PORT), answer_seconds=CONTROL_SECONDS)
 
     def counters(self) -> dict[str, int]:
-        """Returns the numbers of control's `stats`."""
-        with self.control() as control:
-            answer = control.ask("stats")
+        """Returns the numbers of control's `stats`. A client is sure of its place for 100 ms, in which it must send a line
+        (observe/admission.hpp). On a busy host it may be later, and then tries again."""
+        for attempt in range(CONTROL_ATTEMPTS):
+            try:
+                with self.control() as control:
+                    answer = control.ask("stats")
+            except Lost:
+                if attempt == CONTROL_ATTEMPTS - 1:
+                    raise
+                continue
+            if answer.startswith("ok "):
+                break
         assert answer.startswith("ok "), answer[:200]
         fields = (field.partition("=") for field in answer.removeprefix("ok ").split("; "))
         return {name: int(value) for name, _, value in fields if value.isdecimal()}

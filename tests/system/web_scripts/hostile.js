@@ -183,8 +183,10 @@ const routes = {
     };
     go();
   },
-  '/never-reads': (req) => {
+  '/never-reads': (req, res) => {
     kept.push(req);
+    unanswered.add(res);
+    res.on('close', () => unanswered.delete(res));
   },
   '/pauses': (req, res) => {
     req.once('data', () => {
@@ -231,16 +233,17 @@ const routes = {
   },
 };
 
-http
-  .createServer((req, res) => {
-    const route = routes[req.url.split('?')[0]];
-    if (!route) {
-      res.writeHead(404);
-      return res.end();
-    }
-    return route(req, res);
-  })
-  .listen(port);
+const server = http.createServer((req, res) => {
+  const route = routes[req.url.split('?')[0]];
+  if (!route) {
+    res.writeHead(404);
+    return res.end();
+  }
+  return route(req, res);
+});
+// A test with a thousand connections uses each of them rarely.
+server.keepAliveTimeout = 600_000;
+server.listen(port);
 
 const hurried = http.createServer(
   { headersTimeout: 1000, requestTimeout: 2000, keepAliveTimeout: 1000, connectionsCheckingInterval: 200 },
