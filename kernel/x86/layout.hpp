@@ -35,7 +35,7 @@ struct StackPlace {
 constexpr StackPlace nmi_stack{.offset = 0x10000, .bytes = 0x4000};
 constexpr StackPlace fault_stack{.offset = 0x20000, .bytes = 0x8000};  // double faults; large enough for a panic and its backtrace
 constexpr StackPlace machine_check_stack{.offset = 0x30000, .bytes = 0x8000};
-constexpr StackPlace main_stack{.offset = 0x100000, .bytes = 0x40000};
+constexpr StackPlace main_stack{.offset = 0x100000, .bytes = 0x80000};  // the web server's scripts take most of it
 
 constexpr std::uint64_t stack_slot(unsigned core) { return stacks_base + core * stack_slot_bytes; }
 constexpr std::uint64_t stack_top(unsigned core, StackPlace place) { return stack_slot(core) + place.offset + place.bytes; }

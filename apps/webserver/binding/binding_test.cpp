@@ -248,6 +248,28 @@ TEST_F(Binding, KeptRequestsKeepTheirProperties) {
   EXPECT_TRUE(checked) << checked.error();
 }
 
+// The objects of a request serve the next one if the script has left no trace on them.
+TEST_F(Binding, NothingOfARequestIsSeenByTheNextOne) {
+  serve(R"((req, res) => {
+    const seen = [req.mine, res.mine, seenRequests.has(req), seenResponses.has(res), Object.isExtensible(req), res.statusCode, res.getHeaderNames().length,
+                  Object.getPrototypeOf(res) === http.ServerResponse.prototype, req.headers.mark, req.listenerCount('x')].join();
+    if (req.url === '/property') { req.mine = 1; res.mine = 1; }
+    if (req.url === '/weak') { seenRequests.set(req, 1); seenResponses.add(res); }
+    if (req.url === '/frozen') Object.freeze(req);
+    if (req.url === '/prototype') Object.setPrototypeOf(res, Object.create(http.ServerResponse.prototype));
+    if (req.url === '/listener') req.on('x', () => {});
+    if (req.url === '/state') { res.statusCode = 404; res.setHeader('a', 'b'); }
+    res.end(seen);
+  })",
+        "globalThis.seenRequests = new WeakMap(); globalThis.seenResponses = new WeakSet();");
+  const auto client = connect();
+  for (const std::string path : {"/", "/property", "/", "/weak", "/", "/frozen", "/", "/prototype", "/", "/listener", "/", "/state", "/"}) {
+    EXPECT_EQ(body_of(client->ask("GET " + path + " HTTP/1.1\r\nHost: h\r\nMark: " + path + "\r\n\r\n")),
+              ",,false,false,true,200,0,true," + path + ",0")
+        << "after " << path;
+  }
+}
+
 TEST_F(Binding, AClientThatLeavesIsReported) {
   serve(
       "(req, res) => { req.on('data', () => {}); req.on('aborted', () => console.log('aborted'));"

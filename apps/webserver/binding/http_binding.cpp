@@ -52,11 +52,11 @@ HttpBinding::HttpBinding(Engine& engine, HttpCore& core, PortOpener& opener, con
 
 HttpBinding::~HttpBinding() {
   JSContext* const js = context();
+  while (spare_ != nullptr) delete_message(*std::exchange(spare_, spare_->next_spare));
   for (auto& server : servers_) free_values(js, {&server->object, &server->handler});
   for (JSValue& name : method_names_) JS_FreeValue(js, name);
   free_values(js, {&request_prototype_, &response_prototype_});
   if (binding_here == this) binding_here = nullptr;
-  while (spare_ != nullptr) delete std::exchange(spare_, spare_->next_spare);
 }
 
 HttpBinding& HttpBinding::here() noexcept {
@@ -87,60 +87,77 @@ Message* HttpBinding::new_message(Exchange& exchange) noexcept {
     message->binding = this;
   }
   message->exchange = ExchangeReference(exchange);
-  message->holders = 1;
   return message;
 }
 
-void HttpBinding::free_message(Message& message) noexcept {
+bool HttpBinding::make_objects(Message& message) noexcept {
   JSContext* const js = context();
-  for (const StoredHeader& header : message.stored) {
-    JS_FreeValue(js, header.name);
-    JS_FreeValue(js, header.value);
+  message.request = JS_NewObjectProtoClass(js, request_prototype_, request_class_);
+  message.response = JS_NewObjectProtoClass(js, response_prototype_, response_class_);
+  if (JS_IsException(message.request) || JS_IsException(message.response)) {
+    free_values(js, {&message.request, &message.response});
+    return false;
   }
-  message.stored.clear();
-  free_values(js, {&message.url, &message.headers, &message.reason});
+  message.request_object = message.request;
+  message.response_object = message.response;
+  JS_SetOpaque(message.request, &message);
+  JS_SetOpaque(message.response, &message);
+  return true;
+}
+
+/// Gives up all that belongs to the message's request, but not its objects.
+void HttpBinding::clear_message(Message& message) noexcept {
+  JSContext* const js = context();
+  if (!message.stored.empty()) [[unlikely]] {
+    for (const StoredHeader& header : message.stored) {
+      JS_FreeValue(js, header.name);
+      JS_FreeValue(js, header.value);
+    }
+    message.stored.clear();
+  }
+  for (JSValue* value : {&message.url, &message.headers, &message.reason}) {
+    if (!JS_IsUndefined(*value)) JS_FreeValue(js, std::exchange(*value, JS_UNDEFINED));
+  }
   message.lines.clear();
   message.trailers.clear();
   message.exchange = {};
-  if (spare_count_ >= spare_max || message.stored.capacity() > 64) {
-    delete &message;
-    return;
-  }
-  message.status = 200;
-  message.head_made = message.started = message.finished = message.sent = message.closed = message.aborted = message.observed = false;
-  message.wants_body = message.corked = message.failed = false;
-  message.send_date = message.keep_alive = true;
+  static_cast<MessageState&>(message) = {};
+}
+
+void HttpBinding::keep_spare(Message& message) noexcept {
+  if (spare_count_ >= spare_max || message.stored.capacity() > 64) return delete_message(message);
   message.next_spare = std::exchange(spare_, &message);
   ++spare_count_;
+}
+
+void HttpBinding::delete_message(Message& message) noexcept {
+  JSContext* const js = context();
+  for (JSValue* object : {&message.request, &message.response}) {
+    if (JS_IsUndefined(*object)) continue;
+    JS_SetOpaque(*object, nullptr);
+    JS_FreeValue(js, std::exchange(*object, JS_UNDEFINED));
+  }
+  delete &message;
 }
 
 void HttpBinding::release(Message& message) noexcept {
   require(message.holders != 0, "webserver: a message without holders is released", message.holders);
   if (--message.holders != 0) return;
-  if (message.kept) {
-    message.kept = false;
-    counters_.messages_kept.subtract(1);
-  }
-  free_message(message);
+  if (message.kept) counters_.messages_kept.subtract(1);
+  clear_message(message);
+  keep_spare(message);
 }
 
 void HttpBinding::request(Exchange& exchange) {
   auto& server = *static_cast<ScriptServer*>(exchange.server().context);
-  JSContext* const js = context();
   Message* const message = new_message(exchange);
   if (message == nullptr) return fail(exchange, Engine::Outcome::out_of_memory);
   exchange.context = message;
-  message->request = JS_NewObjectProtoClass(js, request_prototype_, request_class_);
-  message->response = JS_NewObjectProtoClass(js, response_prototype_, response_class_);
-  if (JS_IsException(message->request) || JS_IsException(message->response)) [[unlikely]] {
-    free_values(js, {&message->request, &message->response});
+  message->holders = 1;
+  if (JS_IsUndefined(message->request) && !make_objects(*message)) [[unlikely]]
     return fail(exchange, engine_.uncaught());
-  }
-  message->request_object = message->request;
-  message->response_object = message->response;
-  JS_SetOpaque(message->request, message);
-  JS_SetOpaque(message->response, message);
-  message->holders = 4;  // one for this function
+  message->holders = 4;
+  message->in_handler = true;
   JSValueConst arguments[] = {message->request, message->response};
   const Engine::Outcome outcome = engine_.call_with(server.handler, server.object, arguments, [&](JSValueConst result) noexcept {
     if (JS_IsObject(result)) [[unlikely]]
@@ -148,10 +165,33 @@ void HttpBinding::request(Exchange& exchange) {
   });
   if (outcome != Engine::Outcome::ok) [[unlikely]]
     fail(exchange, outcome);
-  if (message->kept && counters_.messages_kept.value() > kept_max) [[unlikely]] {
-    if (message->holders > 1) copy_request(*message);
+  message->in_handler = false;
+  if (message->closed) {
+    end_message(*message);
+  } else {
+    release(*message);
   }
-  release(*message);
+}
+
+/// The exchange is closed, and its handler has returned. Gives up the message's last holder beside the objects.
+void HttpBinding::end_message(Message& message) noexcept {
+  // Nearly always the script has given up both objects, and has not changed them. They then serve the next request.
+  if (message.holders == 3 && JS_IsUntouchedObject(message.request, request_prototype_) &&
+      JS_IsUntouchedObject(message.response, response_prototype_)) [[likely]] {
+    clear_message(message);
+    keep_spare(message);
+    return;
+  }
+  free_values(context(), {&message.request, &message.response});
+  if (message.holders > 1) note_kept(message);
+  release(message);
+}
+
+/// From now on only the script holds the message's objects.
+void HttpBinding::note_kept(Message& message) noexcept {
+  message.kept = true;
+  counters_.messages_kept.add();
+  if (counters_.messages_kept.value() > kept_max) copy_request(message);
 }
 
 void HttpBinding::fail(Exchange& exchange, Engine::Outcome outcome) noexcept {
@@ -282,18 +322,11 @@ void HttpBinding::closed(Exchange& exchange, bool aborted) {
     JSValueConst argument = aborted ? JS_TRUE : JS_FALSE;
     (void)notify(message->response, on_close_, {&argument, 1});
   }
-  JSContext* const js = context();
-  free_values(js, {&message->request, &message->response});
-  if (message->holders > 1) {
-    // Nearly always the handler still runs, and its frame holds the objects. `request` looks again after the handler. The second bound
-    // is for responses that end elsewhere.
-    message->kept = true;
-    counters_.messages_kept.add();
-    if (const auto kept = counters_.messages_kept.value(); kept > kept_max) [[unlikely]] {
-      if (!engine_.in_turn() || kept > 2 * kept_max) copy_request(*message);
-    }
+  if (message->in_handler) {
+    release(*message);
+  } else {
+    end_message(*message);
   }
-  release(*message);
 }
 
 bool HttpBinding::client_error(Session& session, const http::ParseError& error) {

@@ -117,7 +117,12 @@ class HttpBinding final : public Application {
   friend struct Message;
 
   [[nodiscard]] Message* new_message(Exchange& exchange) noexcept;
-  void free_message(Message& message) noexcept;
+  [[nodiscard]] bool make_objects(Message& message) noexcept;
+  void clear_message(Message& message) noexcept;
+  void keep_spare(Message& message) noexcept;
+  void delete_message(Message& message) noexcept;
+  void end_message(Message& message) noexcept;
+  void note_kept(Message& message) noexcept;
   /// One of the two objects, or the exchange, no longer uses the message.
   void release(Message& message) noexcept;
   void copy_request(Message& message) noexcept;

@@ -15,7 +15,26 @@ struct StoredHeader {
   JSValue name, value;
 };
 
-struct Message {
+/// The part of a message that begins anew with each request.
+struct MessageState {
+  std::int32_t status = 200;
+  bool head_made = false;   ///< `lines` is complete: by writeHead, or before the first byte
+  bool started = false;     ///< the exchange has the head
+  bool finished = false;    ///< the script has ended the response
+  bool sent = false;        ///< the network has it
+  bool closed = false;      ///< the exchange was closed
+  bool aborted = false;     ///< and was not complete then
+  bool kept = false;        ///< counted in `messages_kept`
+  bool observed = false;    ///< the response's events have listeners
+  bool wants_body = false;  ///< the request's body goes to `_onBody`
+  bool send_date = true;
+  bool keep_alive = true;   ///< the script's shouldKeepAlive
+  bool corked = false;      ///< `end` goes to the library
+  bool failed = false;      ///< the handler has failed: further writes of the script are ignored
+  bool in_handler = false;  ///< the handler's turn is not over
+};
+
+struct Message : MessageState {
   HttpBinding* binding = nullptr;
   ExchangeReference exchange;             ///< empty after `HttpBinding::copy_request`
   JSValue request = JS_UNDEFINED;         ///< held until the exchange is closed
@@ -29,21 +48,7 @@ struct Message {
   HeaderLines lines;                 ///< the head's fields, once `head_made`
   HeaderLines trailers;
   Message* next_spare = nullptr;
-  std::int32_t status = 200;
-  std::uint8_t holders = 0;  ///< the request object, the response object, the open exchange
-  bool head_made = false;    ///< `lines` is complete: by writeHead, or before the first byte
-  bool started = false;      ///< the exchange has the head
-  bool finished = false;     ///< the script has ended the response
-  bool sent = false;         ///< the network has it
-  bool closed = false;
-  bool aborted = false;
-  bool kept = false;        ///< counted in `messages_kept`
-  bool observed = false;    ///< the response's events have listeners
-  bool wants_body = false;  ///< the request's body goes to `_onBody`
-  bool send_date = true;
-  bool keep_alive = true;  ///< the script's shouldKeepAlive
-  bool corked = false;     ///< `end` goes to the library
-  bool failed = false;     ///< the handler has failed: further writes of the script are ignored
+  std::uint8_t holders = 0;  ///< the request object, the response object, the open exchange, and the call of the handler
 };
 
 /// The index of a stored field, without regard to case; -1: none.

@@ -241,12 +241,12 @@ JSValue set_reason(JSContext* context, JSValueConst self, int, JSValueConst* arg
   return JS_UNDEFINED;
 }
 
-template <bool Message::* member>
+template <bool MessageState::* member>
 JSValue get_flag(JSContext* context, JSValueConst self, int, JSValueConst*) {
   Message* const message = ResponseNatives::of(context, self);
   return message == nullptr ? JS_UNDEFINED : JS_NewBool(context, message->*member);
 }
-template <bool Message::* member>
+template <bool MessageState::* member>
 JSValue set_flag(JSContext* context, JSValueConst self, int, JSValueConst* arguments) {
   Message* const message = ResponseNatives::of(context, self);
   if (message != nullptr) message->*member = JS_ToBool(context, arguments[0]) > 0;
@@ -329,12 +329,12 @@ bool install_response_fields(JSContext* context, JSValueConst prototype) noexcep
   constexpr Property properties[] = {
       {"statusCode", &get_status, &set_status},
       {"statusMessage", &get_reason, &set_reason},
-      {"headersSent", &get_flag<&Message::head_made>, nullptr},
-      {"writableEnded", &get_flag<&Message::finished>, nullptr},
-      {"finished", &get_flag<&Message::finished>, nullptr},
+      {"headersSent", &get_flag<&MessageState::head_made>, nullptr},
+      {"writableEnded", &get_flag<&MessageState::finished>, nullptr},
+      {"finished", &get_flag<&MessageState::finished>, nullptr},
       {"writableFinished", &get_writable_finished, nullptr},
-      {"sendDate", &get_flag<&Message::send_date>, &set_flag<&Message::send_date>},
-      {"shouldKeepAlive", &get_flag<&Message::keep_alive>, &set_flag<&Message::keep_alive>},
+      {"sendDate", &get_flag<&MessageState::send_date>, &set_flag<&MessageState::send_date>},
+      {"shouldKeepAlive", &get_flag<&MessageState::keep_alive>, &set_flag<&MessageState::keep_alive>},
       {"_closed", &get_destroyed, nullptr},
       {"_bytesInFlight", &get_length, nullptr},
       {"_expectsContinue", &get_expects_continue, nullptr},

@@ -41,7 +41,7 @@ enum class ConsoleLevel : std::uint8_t { debug, log, warning, error };
 
 struct EngineOptions {
   std::size_t memory_max_bytes = std::size_t{256} << 20;     ///< of this core's heap of JavaScript, 0: no limit
-  std::uint32_t stack_bytes = 160 << 10;                     ///< of the core's stack, for JavaScript. It ends below the caller of `make`.
+  std::uint32_t stack_bytes = 384 << 10;                     ///< of the core's stack, for JavaScript. It ends below the caller of `make`.
   std::uint32_t watchdog_ms = 1000;                          ///< a longer turn is ended
   std::uint32_t timers_max = 100'000;                        ///< pending timers and immediates of each kind
   std::size_t collection_step_bytes = std::size_t{1} << 20;  ///< growth of the heap after which an idle core collects cycles

@@ -48,7 +48,6 @@ enum class Refusal : std::uint8_t {
   chunk,              ///< malformed chunk
   // rules beyond llhttp's
   line_break,                 ///< a line that does not end with CR LF, also before the request line
-  control_character,          ///< a control character in a field value
   protocol,                   ///< the request line does not end with " HTTP/1.x"
   target,                     ///< request-target of a form that the method does not allow, or with a character that is not allowed
   host,                       ///< Host is missing in HTTP/1.1, repeated, or not a host
