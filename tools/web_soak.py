@@ -59,7 +59,7 @@ ALIVE = ("webserver.exchanges.alive", "webserver.messages_kept", "net.half_open"
 
 
 class Tally:
-    """What all parts have counted and found. For many threads."""
+    """The counts and findings of all parts. For many threads."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

@@ -392,7 +392,7 @@ def test_each_port_has_its_own_server(server: AnyWebServer) -> None:
 
 @image_only
 def test_a_thousand_clients_are_served_beside_an_endless_loop(server: WebServer) -> None:
-    """The clients on the loop's core wait for the watchdog; nobody else does. One client gets 500, all others their answer."""
+    """The clients on the loop's core wait for the watchdog, no other clients do. One client gets 500, all others their answer."""
     looping = CROWD // 2
     with contextlib.ExitStack() as stack, counted(server, {"handler_timeouts": 1}):
         wires = [stack.enter_context(server.connect()) for _ in range(CROWD)]
