@@ -248,7 +248,9 @@ def _parser() -> Parser:
         "--seeds", type=int, metavar="N", help="`network`: repeats of each transfer, each with its own losses (as each row needs)"
     )
     bench.add_argument("--congestion", choices=("cubic", "reno"), help="`network`: TCP's congestion control of both systems (cubic)")
-    bench.add_argument("--word", dest="words", action="append", metavar="KEY=VALUE", help="`network`: a word for Neap's image; repeatable")
+    bench.add_argument(
+        "--word", dest="image_words", action="append", metavar="KEY=VALUE", help="`network`: a word for Neap's image; repeatable"
+    )
 
     compare = command("compare", _call, "Run one workload file on several arms, Neap and Linux; an interrupted comparison goes on.")
     compare.add_argument("file", nargs="?", metavar="FILE", help="arms and workloads, as TOML (tools/compare/workloads.toml)")
@@ -388,6 +390,8 @@ def _call(arguments) -> int:
     module, _, name = CALLS[arguments.command].rpartition(".")
     function = getattr(importlib.import_module(f"tools.{module}"), name)
     parameters = inspect.signature(function).parameters
+    # A parameter that takes all options would get none of them here.
+    assert all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()), arguments.command
     return function(**{option: value for option, value in vars(arguments).items() if option in parameters})
 
 

@@ -99,14 +99,24 @@ OPTIONS_OF = {
     "megabytes": ("--megabytes", ("network",)),
     "seeds": ("--seeds", ("network",)),
     "congestion": ("--congestion", ("network",)),
-    "words": ("--word", ("network",)),
+    "image_words": ("--word", ("network",)),
 }
 
 
-def bench(names: Sequence[str], as_json: bool, rows: Sequence[str] = (), **options: object) -> int:
+def bench(
+    names: Sequence[str],
+    as_json: bool,
+    rows: Sequence[str] = (),
+    with_linux: bool = False,
+    megabytes: float | None = None,
+    seeds: int | None = None,
+    congestion: str | None = None,
+    image_words: Sequence[str] | None = None,
+) -> int:
     """Runs the benchmarks one after the other and prints their tables, or one JSON list. Returns 1 if a value misses its target. `rows`:
-    patterns of the rows to measure; none: all. `options`: further fields of a Selection; None and False: not given."""
-    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    patterns of the rows to measure; none: all. The others are further fields of a Selection; None and False: not given."""
+    options = (with_linux, megabytes, seeds, congestion, image_words)
+    given = {name: value for name, value in zip(OPTIONS_OF, options, strict=True) if value is not None and value is not False}
     for name in names:
         if name not in BENCHMARKS:
             raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from tools import bench, run
-from tools.bench.rows import Row
+from tools import bench, cli, run
+from tools.bench.rows import Row, Selection
 from tools.errors import UsageError
 
 
@@ -38,3 +38,20 @@ def test_an_unknown_name_is_refused_before_anything_runs(two_benchmarks: list[st
     with pytest.raises(UsageError, match="no benchmark 'fast'"):
         bench.bench(["cheap", "fast"], as_json=False)
     assert two_benchmarks == []
+
+
+def test_options_of_the_command_line_reach_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    selections = []
+
+    def measure(selection: Selection) -> list[Row]:
+        selections.append(selection)
+        return [Row("web.none", "instructions", 1)]
+
+    for name in ("web", "network"):
+        monkeypatch.setitem(bench.BENCHMARKS, name, bench.Benchmark(measure, has_selection=True))
+    assert cli.main(["bench", "web", "--linux", "--rows", "hello.*"]) == 0
+    assert cli.main(["bench", "network", "--megabytes", "3", "--seeds", "2", "--congestion", "reno", "--word", "a=b", "--word", "c=d"]) == 0
+    assert selections == [
+        Selection(["hello.*"], with_linux=True),
+        Selection([], megabytes=3, seeds=2, congestion="reno", image_words=["a=b", "c=d"]),
+    ]

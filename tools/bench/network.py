@@ -107,7 +107,7 @@ def rows(selection: Selection) -> list[Row]:
         raise UsageError(f"--seeds takes a number from 1 to 1000, not {seeds}")
     if selection.megabytes is not None and not 0.001 <= selection.megabytes <= MEGABYTES_MAX:
         raise UsageError(f"--megabytes takes a number from 0.001 to {MEGABYTES_MAX}, not {selection.megabytes:g}")
-    setting = Setting(congestion=selection.congestion, neap_words=words(selection.words, selection.congestion))
+    setting = Setting(congestion=selection.congestion, neap_words=words(selection.image_words, selection.congestion))
     setting.check()
     links = chosen(selection)
     modelled.prepare()

@@ -42,14 +42,14 @@ class Row:
 class Selection:
     """The rows to measure: those that match one of the patterns (fnmatch), or all; and whether Linux is measured beside them. Of the
     benchmark `network`: megabytes, seeds: of a transfer, and their number; None: as the row has them. congestion: Linux's algorithm of
-    TCP. words: for Neap's image."""
+    TCP. image_words: for Neap's image."""
 
     patterns: Sequence[str] = ()
     with_linux: bool = False
     megabytes: float | None = None
     seeds: int | None = None
     congestion: str = "cubic"
-    words: Sequence[str] = ()
+    image_words: Sequence[str] = ()
 
     def has(self, name: str) -> bool:
         return not self.patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns)

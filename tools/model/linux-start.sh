@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSL-1.0
 #
 # The first process of Linux on the model machine (tools/model/linux.py). It makes the settings of the command line, then starts
-# memcached, Node or NetPIPE's NPtcp. One queue of the card, one interrupt and one worker thread for each core, all pinned. There is no irqbalance, and all
-# files are in memory.
+# memcached, Node or NetPIPE's NPtcp. One queue of the card, one interrupt and one worker thread for each core, all pinned. There is no
+# irqbalance, and all files are in memory.
 #
 # Words of the kernel's command line:
 #   neap.address=ADDRESS/BITS

@@ -251,8 +251,9 @@ TEST_F(Binding, KeptRequestsKeepTheirProperties) {
 // The objects of a request serve the next one if the script has left no trace on them.
 TEST_F(Binding, NothingOfARequestIsSeenByTheNextOne) {
   serve(R"((req, res) => {
-    const seen = [req.mine, res.mine, seenRequests.has(req), seenResponses.has(res), Object.isExtensible(req), res.statusCode, res.getHeaderNames().length,
-                  Object.getPrototypeOf(res) === http.ServerResponse.prototype, req.headers.mark, req.listenerCount('x')].join();
+    const seen = [req.mine, res.mine, seenRequests.has(req), seenResponses.has(res), Object.isExtensible(req), res.statusCode,
+                  res.getHeaderNames().length, Object.getPrototypeOf(res) === http.ServerResponse.prototype, req.headers.mark,
+                  req.listenerCount('x')].join();
     if (req.url === '/property') { req.mine = 1; res.mine = 1; }
     if (req.url === '/weak') { seenRequests.set(req, 1); seenResponses.add(res); }
     if (req.url === '/frozen') Object.freeze(req);

@@ -54,8 +54,8 @@ fn row(name: &str, latency: &Histogram<u64>) -> String {
     line
 }
 
-/// Returns the table that is printed at the end. `asked`: the requested rate, in requests a second; None in a closed loop. `has_keys`: a get
-/// may miss.
+/// Returns the table that is printed at the end. `asked`: the requested rate, in requests a second; None in a closed loop. `has_keys`: a
+/// get may miss.
 pub fn table(outcomes: &Outcomes, asked: Option<f64>, has_keys: bool) -> String {
     let mut lines = vec![format!(
         "{:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",

@@ -399,7 +399,8 @@ impl Run {
     }
 }
 
-/// Resolves HOST, HOST:PORT or [IPv6]:PORT. `port`: if there is none. Of several addresses, chooses the first that answers, or the first of all if none answers.
+/// Resolves HOST, HOST:PORT or [IPv6]:PORT. `port`: if there is none. Of several addresses, chooses the first that answers, or the first of
+/// all if none answers.
 fn address(text: &str, port: u16) -> Result<std::net::SocketAddr, String> {
     let with_port = if text.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_ipv6()) {
         format!("[{text}]:{port}")
