@@ -28,6 +28,7 @@ HURRIED, SMALL, OTHER = 1, 2, 3
 PORTS = 4
 CROWD = 1000
 KEPT_MAX = 1000
+SOON_SECONDS = 1.0
 # Of a core: free lists, the engine's blocks, the collector's step (1 MiB).
 SLACK_BYTES = CORES * 3 * MEBIBYTE
 
@@ -50,6 +51,9 @@ def server(_four_cores: AnyWebServer) -> Iterator[AnyWebServer]:
     yield _four_cores
     _four_cores.check()
     if image:
+        if kept(before, image.settled(lambda counters: not kept(before, counters), SOON_SECONDS)):
+            # A response in a cycle of garbage, such as a listener that names it, lives until its core collects.
+            on_all_cores(image, "/release")
         after = image.settled(lambda counters: not kept(before, counters))
         assert not kept(before, after), "memory or connections have not returned"
 
@@ -190,7 +194,7 @@ def test_slow_readers_of_endless_responses_hold_bounded_memory(server: WebServer
         wires = [stack.enter_context(server.connect()) for _ in range(readers)]
         for wire in wires:
             wire.request("GET /endless HTTP/1.1\nHost: test")
-        for _ in range(10):
+        for _ in range(4):
             grown = server.counters()["memory.heap_used_bytes"] - before["memory.heap_used_bytes"]
             assert grown <= readers * each_bytes + SLACK_BYTES
             with server.connect() as bystander:
@@ -210,7 +214,7 @@ def test_large_responses_that_nobody_reads_hold_bounded_memory(server: WebServer
         wires = [stack.enter_context(server.connect()) for _ in range(readers)]
         for wire in wires:
             wire.request(f"GET /large?bytes={large} HTTP/1.1\nHost: test")
-        for _ in range(10):
+        for _ in range(4):
             grown = server.counters()["memory.heap_used_bytes"] - before["memory.heap_used_bytes"]
             assert grown <= CORES * (SCRIPT_MEMORY + 2 * OUTPUT_MEMORY) + SLACK_BYTES
             with server.connect() as bystander:
@@ -388,7 +392,7 @@ def test_each_port_has_its_own_server(server: AnyWebServer) -> None:
 
 @image_only
 def test_a_thousand_clients_are_served_beside_an_endless_loop(server: WebServer) -> None:
-    """The clients on the loop's core wait for the watchdog; nobody else does. One client gets 500, all others their answer."""
+    """The clients on the loop's core wait for the watchdog, no other clients do. One client gets 500, all others their answer."""
     looping = CROWD // 2
     with contextlib.ExitStack() as stack, counted(server, {"handler_timeouts": 1}):
         wires = [stack.enter_context(server.connect()) for _ in range(CROWD)]

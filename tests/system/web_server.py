@@ -10,12 +10,15 @@ A script listens on process.env.PORT. A script with several servers uses the por
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import os
+import random
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from http_wire import HttpWire
@@ -23,7 +26,7 @@ from servers import CONTROL_SECONDS
 from wire import ANSWER_SECONDS
 
 from tools import build, client_programs, web_archive
-from tools.control_client import Control
+from tools.control_client import Control, Lost
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SOFT_CARD, Machine, free_port
 from tools.machine_registry import CONTROL_PORT
@@ -33,10 +36,13 @@ SCRIPTS = Path(__file__).with_name("web_scripts")
 PORT = 8080
 START_SECONDS = 60.0
 SETTLE_SECONDS = 45.0
+CONTROL_ATTEMPTS = 8
 CONNECT_PAUSE_SECONDS = 0.004
 # QEMU's user network listens with a backlog of one for each forwarded port. With several host ports for one guest port, many connections
-# open fast, because few SYNs are repeated a second later.
+# open fast, because few SYNs are repeated a second later. The guest sees one address and the client's port, so two clients MUST NOT have
+# the same port. The kernel would give a port twice, for two host ports. So the ports are chosen here, below those of the kernel.
 FORWARDS = 8
+SOURCE_PORTS = range(10_000, 32_000)
 
 
 class AnyWebServer:
@@ -64,12 +70,27 @@ class AnyWebServer:
         """Returns the base URL of the script's port PORT + `port`."""
         return f"http://{LOOPBACK}:{self.reached[port][0]}"
 
+    # Shared by threads.
+    _sources: Iterator[int]
+
     def connect(self, port: int = 0, seconds: float = ANSWER_SECONDS) -> HttpWire:
-        self._opened = getattr(self, "_opened", 0) + 1
         reached = self.reached[port]
-        wire = HttpWire((LOOPBACK, reached[self._opened % len(reached)]), seconds)
-        time.sleep(CONNECT_PAUSE_SECONDS / len(reached))
-        return wire
+        for _ in SOURCE_PORTS:
+            source = next(self._sources)
+            try:
+                wire = HttpWire((LOOPBACK, reached[source % len(reached)]), seconds, source)
+            except OSError as error:
+                if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+                    raise
+                continue
+            time.sleep(CONNECT_PAUSE_SECONDS / len(reached))
+            return wire
+        raise Failure("this host has no free port for a client")
+
+    @staticmethod
+    def _endless_sources() -> Iterator[int]:
+        first = random.randrange(len(SOURCE_PORTS))
+        return itertools.cycle([*SOURCE_PORTS[first:], *SOURCE_PORTS[:first]])
 
     def check(self) -> None:
         """Checks that the server serves new connections; otherwise raises AssertionError."""
@@ -111,6 +132,7 @@ class WebServer(AnyWebServer):
             )
         self._script, self._first_port = script, first_port
         self.ports = ports
+        self._sources = self._endless_sources()
         self._archive = tempfile.NamedTemporaryFile(prefix="neap-web-", suffix=".archive")  # noqa: SIM115 - deleted with this object
         self._archive.write(web_archive.of(script))
         self._archive.flush()
@@ -143,9 +165,18 @@ class WebServer(AnyWebServer):
         return Control(LOOPBACK, self.machine.port(CONTROL_PORT), answer_seconds=CONTROL_SECONDS)
 
     def counters(self) -> dict[str, int]:
-        """Returns the numbers of control's `stats`."""
-        with self.control() as control:
-            answer = control.ask("stats")
+        """Returns the numbers of control's `stats`. A client is sure of its place for 100 ms, in which it must send a line
+        (observe/admission.hpp). On a busy host it may be later, and then tries again."""
+        for attempt in range(CONTROL_ATTEMPTS):
+            try:
+                with self.control() as control:
+                    answer = control.ask("stats")
+            except Lost:
+                if attempt == CONTROL_ATTEMPTS - 1:
+                    raise
+                continue
+            if answer.startswith("ok "):
+                break
         assert answer.startswith("ok "), answer[:200]
         fields = (field.partition("=") for field in answer.removeprefix("ok ").split("; "))
         return {name: int(value) for name, _, value in fields if value.isdecimal()}
@@ -171,6 +202,7 @@ class NodeServer(AnyWebServer):
 
     def __init__(self, script: Path, *, ports: int = 1) -> None:
         self._script, self.ports = script, ports
+        self._sources = self._endless_sources()
         self._process: subprocess.Popen | None = None
         self._log = tempfile.NamedTemporaryFile(prefix="neap-node-")  # noqa: SIM115 - deleted with this object
 

@@ -23,10 +23,19 @@ class Closed(Exception):
 
 
 class Wire(contextlib.AbstractContextManager):
-    """One TCP connection. A context manager."""
+    """One TCP connection. A context manager. `source_port`: of this end; 0: the kernel chooses one."""
 
-    def __init__(self, address: tuple[str, int], seconds: float = ANSWER_SECONDS) -> None:
-        self._socket = socket.create_connection(address, timeout=seconds)
+    def __init__(self, address: tuple[str, int], seconds: float = ANSWER_SECONDS, source_port: int = 0) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            if source_port:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                self._socket.bind(("", source_port))
+            self._socket.settimeout(seconds)
+            self._socket.connect(address)
+        except BaseException:
+            self._socket.close()
+            raise
         # With TCP_NODELAY, data sent in two pieces leaves in two segments.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()

@@ -8,6 +8,7 @@ const http = require('node:http');
 const port = Number(process.env.PORT || 8080);
 const identity = `${Math.random()}`;
 const kept = [];
+const unanswered = new Set();
 const ended = { aborted: 0, closed: 0, completed: 0 };
 
 function number(req, name) {
@@ -161,8 +162,14 @@ const routes = {
     kept.push(req, res);
     res.end(`${kept.length}`);
   },
+  // Drops all references, and leaves so much garbage that the core collects it when it is idle.
   '/release': (req, res) => {
     kept.length = 0;
+    for (const one of unanswered) one.destroy();
+    for (let at = 0; at < 20000; at++) {
+      const one = { at };
+      one.self = { one };
+    }
     res.end(identity);
   },
 
@@ -176,8 +183,10 @@ const routes = {
     };
     go();
   },
-  '/never-reads': (req) => {
+  '/never-reads': (req, res) => {
     kept.push(req);
+    unanswered.add(res);
+    res.on('close', () => unanswered.delete(res));
   },
   '/pauses': (req, res) => {
     req.once('data', () => {
@@ -192,7 +201,9 @@ const routes = {
   },
   '/answers-early': (req, res) => res.end('no'),
   '/never-answers': (req, res) => {
+    unanswered.add(res);
     res.on('close', () => {
+      unanswered.delete(res);
       ended.closed++;
     });
     req.on('aborted', () => {
@@ -222,16 +233,17 @@ const routes = {
   },
 };
 
-http
-  .createServer((req, res) => {
-    const route = routes[req.url.split('?')[0]];
-    if (!route) {
-      res.writeHead(404);
-      return res.end();
-    }
-    return route(req, res);
-  })
-  .listen(port);
+const server = http.createServer((req, res) => {
+  const route = routes[req.url.split('?')[0]];
+  if (!route) {
+    res.writeHead(404);
+    return res.end();
+  }
+  return route(req, res);
+});
+// A test with a thousand connections uses each of them rarely.
+server.keepAliveTimeout = 600_000;
+server.listen(port);
 
 const hurried = http.createServer(
   { headersTimeout: 1000, requestTimeout: 2000, keepAliveTimeout: 1000, connectionsCheckingInterval: 200 },

@@ -35,6 +35,14 @@ const routes = {
     const all = [];
     for (;;) all.push(Buffer.alloc(1 << 20, 1));
   },
+  // Leaves so much garbage that the core collects it when it is idle, and older garbage with it.
+  '/collect-7d1f': (req, res) => {
+    for (let at = 0; at < 20000; at++) {
+      const one = { at };
+      one.self = { one };
+    }
+    res.end('garbage');
+  },
   '/endless-7d1f': (req, res) => {
     const piece = Buffer.alloc(8192, 'endless ');
     const go = () => {
