@@ -32,8 +32,8 @@ Options read_options(Arguments& arguments, std::uint64_t free_bytes, unsigned co
       arguments.number("connections", 10'000, {1, 16'000}, "connections of each core and server; a further one is answered with 503"));
   constexpr std::chrono::nanoseconds watchdog_least = 10ms, watchdog_most = 1h;
   const std::chrono::nanoseconds watchdog =
-      arguments.duration("watchdog", 1s, "time after which a turn of the script is ended, and its request answered with 500");
-  if (watchdog < watchdog_least || watchdog > watchdog_most) arguments.reject("watchdog", "is out of range (10ms to 3600s)");
+      arguments.duration("js_time", 1s, "time after which a turn of the script is ended, and its request answered with 500");
+  if (watchdog < watchdog_least || watchdog > watchdog_most) arguments.reject("js_time", "is out of range (10ms to 3600s)");
   options.watchdog_ms = static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(watchdog).count());
   options.port =
       static_cast<std::uint16_t>(arguments.number("port", 8080, {1, 65'535}, "process.env.PORT; the script decides on its port"));

@@ -25,7 +25,7 @@ WEB_CLIENTS = client_programs.CLIENTS / "web"
 APPS = Path(__file__).with_name("web_apps")
 SERVERS_OF_SCRIPT = 2
 # The host's two cores emulate four, so a turn with a large body may take longer than the usual second.
-WORDS = ("watchdog=20s",)
+WORDS = ("js_time=20s",)
 
 
 @pytest.fixture(scope="module")
