@@ -23,7 +23,7 @@ CORES = 4
 MEBIBYTE = 1 << 20
 SCRIPT_MEMORY, OUTPUT_MEMORY = 32 * MEBIBYTE, 8 * MEBIBYTE
 # The host's two cores emulate four, so an ordinary turn may take long.
-WORDS = (f"js_memory={SCRIPT_MEMORY >> 20}M", f"output_memory={OUTPUT_MEMORY >> 20}M", "js_time=1500ms")
+WORDS = (f"js_memory={SCRIPT_MEMORY >> 20}M", f"output_memory={OUTPUT_MEMORY >> 20}M", "js_time=2500ms")
 HURRIED, SMALL, OTHER = 1, 2, 3
 PORTS = 4
 CROWD = 1000
