@@ -77,7 +77,7 @@ LOADS = [
     Load("hello.16", "hello, 16 connections", "hello"),
     Load("148_B.1", "GET, a reply of 148 B, 1 connection", "study", connections=1, gap_us=250, bursts=1000),
     Load("148_B.16", "GET, a reply of 148 B, 16 connections", "study"),
-    Load("depth_4", "hello, 16 connections, 4 requests in a frame", "hello", depth=4, gap_us=4500),
+    Load("depth_4", "hello, 16 connections, 4 requests in a frame", "hello", depth=4, gap_us=9000),
     Load("json_1_KiB.16", "POST of JSON of 1 KiB and its echo, 16 connections", "json", gap_us=12_000, bursts=60),
 ]
 
