@@ -7,7 +7,6 @@
 
 #include "apps/webserver/binding/message.hpp"
 #include "apps/webserver/session.hpp"
-#include "kernel/log.hpp"
 #include "kernel/panic.hpp"
 
 namespace neap::webserver {
@@ -308,7 +307,6 @@ void HttpBinding::sent(Exchange& exchange) {
 }
 
 void HttpBinding::closed(Exchange& exchange, bool aborted) {
-  if (!aborted) log::count_requests(1);
   auto* const message = static_cast<Message*>(exchange.context);
   if (message == nullptr) return;  // refused for lack of memory
   message->closed = true;
