@@ -4,6 +4,7 @@
 
 const { URL, URLSearchParams, domainToASCII, domainToUnicode } = require('internal/url');
 const { withCode, argumentType, checkString } = require('_errors');
+const legacy = require('_url_legacy');
 
 function fileURLToPath(url) {
   if (typeof url === 'string') url = new URL(url);
@@ -41,8 +42,23 @@ function urlToHttpOptions(url) {
   return options;
 }
 
+/// Of a URL with the options of the URL Standard's serialiser in Node; of another value as the older function.
+function format(url, options) {
+  if (!(url instanceof URL)) return legacy.format(url);
+  const { fragment = true, unicode = false, search = true, auth = true } = options ?? {};
+  const shown = new URL(url.href);
+  if (!fragment) shown.hash = '';
+  if (!search) shown.search = '';
+  if (!auth) {
+    shown.username = '';
+    shown.password = '';
+  }
+  return unicode && shown.hostname !== '' ? shown.href.replace(shown.hostname, domainToUnicode(shown.hostname)) : shown.href;
+}
+
 module.exports = {
-  ...require('_url_legacy'),
+  ...legacy,
+  format,
   URL,
   URLSearchParams,
   domainToASCII,
