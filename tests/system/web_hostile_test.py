@@ -293,7 +293,7 @@ def test_an_endless_loop_within_a_response_resets_the_connection(server: WebServ
 @image_only
 @pytest.mark.parametrize("target", ["/loop-timer", "/loop-promises"])
 def test_an_endless_loop_beside_a_response_is_ended(server: WebServer, target: str) -> None:
-    with counted(server, {"timeouts": 1}):
+    with counted(server, {"turns_timed_out": 1}):
         fails(server, target, (200, 500, 0))
 
 
