@@ -223,7 +223,7 @@ void Session::settle_exchange() noexcept {
       exchange.close_ = true;
       return settle_exchange();
     }
-    if (!working_ && !input_.empty()) resume_later();
+    if (!working_ && (!input_.empty() || peer_closed_)) resume_later();
     return;
   }
   since_ticks_ = core_.now_ticks_;

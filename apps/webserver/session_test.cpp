@@ -333,6 +333,19 @@ TEST_F(SessionTest, UnreadBodiesAreDiscarded) {
   EXPECT_FALSE(peer.closed());
 }
 
+// The client has closed its side within the body, so the body's rest never comes.
+TEST_F(SessionTest, AnAnswerToAHalfClosedClientEndsTheConnection) {
+  std::optional<ExchangeReference> kept;
+  server.application.on_request = [&](Exchange& exchange) { kept.emplace(exchange); };
+  peer.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
+  peer.end();
+  EXPECT_EQ((*kept)->respond({}, bytes_of("hello")), Written::accepted);
+  server.run();
+  EXPECT_EQ(peer.read_all(), hello);
+  EXPECT_TRUE(peer.closed());
+  EXPECT_FALSE((*kept)->connected());
+}
+
 TEST_F(SessionTest, LongUnreadBodiesEndTheConnection) {
   EXPECT_EQ(peer.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\nabc"), hello);
   EXPECT_TRUE(peer.connection.closed);
