@@ -121,8 +121,12 @@ def headers(candidates: Sequence[Path]) -> list[str]:
 def included_first(database: Path) -> set[Path]:
     """Returns the headers of this checkout that a source in a compile_commands.json includes before any other code."""
     found = set()
-    for row in json.loads(database.read_text()):
-        if match := re.match(r'(?:\s|//[^\n]*\n)*#include "([^"]+)"', Path(row["directory"], row["file"]).read_text(errors="replace")):
+    sources = (Path(row["directory"], row["file"]) for row in json.loads(database.read_text()))
+    for source in sources:
+        # A generated source is missing if its target is built on demand only.
+        if not source.is_file():
+            continue
+        if match := re.match(r'(?:\s|//[^\n]*\n)*#include "([^"]+)"', source.read_text(errors="replace")):
             found.add(build.REPOSITORY / match[1])
     return found
 
