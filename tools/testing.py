@@ -300,7 +300,7 @@ def _tools() -> Outcome:
 def _target() -> Outcome:
     _require_images("gdb")
     build.build("image-debug")
-    build.build("image", ["memcached.elf", "netpipe.elf", "bench_known_count.elf"])
+    build.build("image", ["memcached.elf", "netpipe.elf", "webserver.elf", "bench_known_count.elf"])
     build.build_soft_card()
     build.build_world()
     qemu.command()

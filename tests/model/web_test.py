@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.modelled import image
-from tools import web_archive
+
+from tools import build, web_archive
 from tools.model import experiment, linux, results
 from tools.model.experiment import Experiment, System
 
-WEB_SERVER = image("apps/webserver", "webserver")
+WEB_SERVER = build.image("webserver")  # the debug image is not built by the tests
 SHORT = {"rate": 20_000, "window_ms": 20, "warm_up_ms": 10, "protocol": "http"}
 
 
