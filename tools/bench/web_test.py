@@ -22,8 +22,9 @@ def test_each_row_has_a_script_that_is_a_preset() -> None:
         wanted.check()
         assert row.script in scripts and wanted.load == row.script
         assert (wanted.protocol, wanted.only_load().words()["protocol"]) == ("http", "http")
-        # Requests of a connection come before the clients' delayed acknowledgement of 5 ms. That frame costs little beside JSON.
-        assert row.gap_us < 5000 or row.script == "json"
+        # Requests of a connection come before the clients' delayed acknowledgement of 5 ms. That frame costs little beside JSON
+        # or a burst of 64 requests, for which Linux needs more time.
+        assert row.gap_us < 5000 or row.script == "json" or row.depth > 1
 
 
 def test_the_peers_load_differs_only_in_its_warm_up_and_memory() -> None:

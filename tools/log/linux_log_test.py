@@ -79,7 +79,8 @@ def test_tables_are_written(tmp_path: Path, table: str) -> None:
         done = neap("log", action, str(tmp_path / "run"), "--table", table, "--out", str(out))
         assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader((tmp_path / "out.csv").open()))
-    assert len(rows) == parquet.read_table(tmp_path / "out.parquet").num_rows > 10
+    assert len(rows) == parquet.read_table(tmp_path / "out.parquet").num_rows
+    assert len(rows) > 10 or table == "collections", "Linux's log has no garbage collections"
     if table == "records":
         assert {row["queue"] for row in rows} == {"0", "1"}, "the queue of Linux's Record"
         assert {row["itr_us"] for row in rows} == {"10", "20", "50"}, "a queue's present itr"
