@@ -34,7 +34,8 @@ BEHIND = 1.5
 @dataclasses.dataclass(frozen=True)
 class Load:
     """One row. script: of apps/webserver/scripts, and the load's preset. Requests on all connections leave in one burst, whose gap is so
-    long that both systems have answered them all. Except for JSON, it is shorter than the clients' delay of an acknowledgement."""
+    long that both systems have answered them all. It is shorter than the clients' delay of an
+    acknowledgement, except for JSON and for pipelined requests."""
 
     name: str
     about: str

@@ -8,8 +8,11 @@ is beside the output, FILE.bin. C++ finds it between NAME_begin and NAME_end.
 """
 
 import argparse
-import struct
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+from tools import web_archive  # noqa: E402 - the build starts this file by its path
 
 ASSEMBLER = """\
     .section .rodata.{symbol}, "a"
@@ -24,21 +27,6 @@ ASSEMBLER = """\
 """
 
 
-def archive(files: dict[str, bytes], entry: str) -> bytes:
-    """Returns the bytes of an archive, as archive.hpp describes them."""
-    paths = sorted(path.encode() for path in files)
-    header = 16 + 16 * len(paths)
-    records, body = [], bytearray()
-    for path in paths:
-        content = files[path.decode()]
-        path_offset = header + len(body)
-        body += path
-        content_offset = header + len(body)
-        body += content + b"\0"
-        records.append(struct.pack("<4I", path_offset, len(path), content_offset, len(content)))
-    return b"NEAPARC1" + struct.pack("<2I", len(paths), paths.index(entry.encode())) + b"".join(records) + bytes(body)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, required=True)
@@ -51,7 +39,7 @@ def main() -> None:
     scripts = [path for path in place.rglob("*.js") if "tests" not in path.relative_to(folder).parts] if place.is_dir() else [place]
     files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in scripts}
     binary = arguments.output.with_suffix(".bin")
-    binary.write_bytes(archive(files, arguments.entry))
+    binary.write_bytes(web_archive.pack(files, arguments.entry))
     arguments.output.write_text(ASSEMBLER.format(symbol=arguments.symbol, path=binary))
 
 
