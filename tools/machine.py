@@ -327,7 +327,6 @@ class Machine:
     def _start_qemu(self) -> None:
         assert self.directory
         monitor = self.directory / "qmp"
-        self.forward = [(host or free_port(), guest) for host, guest in self.forward]
         argv = [*(self.qemu_command or qemu.command()), *self._qemu_arguments(monitor)]
         with open(self.directory / "qemu.log", "wb") as log:
             self._qemu = spawn(argv, stdout=subprocess.PIPE, stderr=log)
@@ -341,6 +340,11 @@ class Machine:
             raise self._error(f"QEMU did not start: {failure.message}") from None
         if self._qmp is None:
             raise self._error("QEMU did not start")
+        if self.net == "user" and any(host == 0 for host, _ in self.forward):
+            # QEMU bound a port that the host's kernel chose. If we chose one, another process might bind it first.
+            chosen = [forward for forward in self._qmp.forwards() if forward not in self.forward]
+            of_guest = {guest: [host for host, other in chosen if other == guest] for _, guest in chosen}
+            self.forward = [(host or of_guest[guest].pop(), guest) for host, guest in self.forward]
         # QEMU waited for `cont` (-S), so that even the shortest run cannot end before we are connected to its monitor.
         if not self.debugger:
             self._qmp.command("cont")

@@ -162,7 +162,7 @@ def test_a_described_run_is_found_while_it_lives(fakes: dict) -> None:
     def found() -> list[machine_registry.Running]:
         return [one for one in machine_registry.machines(machine.run_base(), machine.RUN_PREFIX) if one.application == "a-test"]
 
-    with Machine(**fakes, forward=[(0, 80), (0, 5002)]) as vm:
+    with Machine(**fakes, forward=[(machine.free_port(), 80), (machine.free_port(), 5002)]) as vm:
         assert found() == []
         vm.describe("a-test", 5002)
         assert found() == [machine_registry.Running("a-test", os.getpid(), {80: vm.port(80), 5002: vm.port(5002)}, vm.port(5002))]
@@ -213,13 +213,6 @@ def test_a_port_in_use_is_detected() -> None:
     with contextlib.closing(socket.create_server((machine.LOOPBACK, 0))) as server:
         assert not machine.port_is_free(server.getsockname()[1])
     assert machine.port_is_free(machine.free_port())
-
-
-def test_port_gives_the_host_port_of_a_guest_port(guest) -> None:
-    with guest("halt", forward=[(0, 80)]) as vm:
-        assert vm.port(80) > 0
-        with pytest.raises(KeyError):
-            vm.port(81)
 
 
 def test_a_long_runtime_directory_is_not_used_for_sockets(fakes: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import queue
+import re
 import socket
 import subprocess
 import threading
@@ -16,6 +17,8 @@ from tools.process import wait_until
 
 ANSWER_SECONDS = 30.0
 CONNECT_POLL_SECONDS = 0.02
+# A line of `info usernet`: the protocol with its state, a file descriptor, the host's address and port, the guest's address and port.
+_FORWARD = re.compile(r"^ *TCP\[HOST_FORWARD\] +\d+ +\S+ +(\d+) +\S+ +(\d+) ", re.MULTILINE)
 
 
 class Qmp:
@@ -66,6 +69,11 @@ class Qmp:
         if "error" in answer:
             raise Failure(f"QEMU refused '{command}': {answer['error'].get('desc', answer['error'])}")
         return answer["return"]
+
+    def forwards(self) -> list[tuple[int, int]]:
+        """Returns the user network's forwarded TCP ports, as pairs of the host's and the guest's port. QEMU tells them as text only."""
+        table = self.command("human-monitor-command", **{"command-line": "info usernet"})
+        return [(int(host), int(guest)) for host, guest in _FORWARD.findall(table)]
 
     def shutdown_reason(self, timeout_seconds: float = 5.0) -> str | None:
         """Waits for QEMU's end. Returns the reason that QEMU reported ('guest-shutdown', 'guest-reset', 'host-signal' …), if any."""

@@ -20,7 +20,7 @@ MODEL = "e5-2690"
 # instructions when a run starts and stops. The interpolation below takes a part of them for the window's, so the window of the load with
 # few instructions is longer.
 LOADS = (
-    Load("busy", mix="fixed", rate=30_000, keys=200, value_bytes=100, window_ms=100, seed=5, log=True),
+    Load("busy", mix="fixed", rate=30_000, keys=200, value_bytes=100, window_ms=300, seed=5, log=True),
     Load("quiet", mix="fixed", rate=2000, keys=200, value_bytes=100, window_ms=1000, seed=6, log=True),
 )
 KERNELS = {"Debian 12": (False, 2), "Debian 13": (True, 1)}

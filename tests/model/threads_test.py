@@ -96,7 +96,7 @@ def serve(directory: Path, **settings: Any) -> tuple[results.Result, Part, list[
     """memcached under a low load. Returns its figures, the window's snapshots and the console."""
     directory.mkdir()
     lines: list[str] = []
-    wanted = Experiment(MODEL, rate=4_000, window_ms=30, **settings)
+    wanted = Experiment(MODEL, rate=4_000, window_ms=200, **settings)
     result = experiment.run(wanted, MEMCACHED, directory, lines.append)
     assert result.world["failed"] == 0 and result.answered > 0
     phases = {one["phase"]: one for one in plugin.snapshots(directory)}
