@@ -9,14 +9,23 @@ from .guest import LinuxGuest
 # `./neap soak` runs the same tests for longer, on Debian 13's kernel.
 SOAKING = "NEAP_SOAK_SECONDS" in os.environ
 
-# A script that loads the driver and brings the link up, from any initial state. Every test starts with it.
+# A script that loads the driver and brings the link up, from any initial state. Every test starts with it. If there is no link, its output
+# tells which side did not notice: the card (LINKS), its interrupt (EICR, EIMS, lsc_int), or the driver's task.
 LINK_UP = """
 modprobe ixgbe && ip link set eth0 up || exit 1
-for i in $(seq 400); do [ "$(cat /sys/class/net/eth0/carrier)" = 1 ] && break; sleep 0.1; done
-[ "$(cat /sys/class/net/eth0/carrier)" = 1 ] || { echo "no link after 40 s"; exit 1; }
+for i in $(seq 900); do [ "$(cat /sys/class/net/eth0/carrier)" = 1 ] && break; sleep 0.1; done
+[ "$(cat /sys/class/net/eth0/carrier)" = 1 ] || {
+  echo "no link after 90 s"
+  dmesg | tail -n 30
+  ethtool -d eth0 | grep -E "^0x.*(LINKS|EICR|EIMS|EIAC|EIAM|GPIE|ESDP|AUTOC|STATUS) "
+  ethtool -S eth0 | grep -E "lsc_int|tx_timeout"
+  grep -E "CPU|eth0" /proc/interrupts
+  for task in /proc/[0-9]*; do grep -q ixgbe $task/stack && cat $task/comm $task/stack; done 2>/dev/null
+  exit 1
+}
 """
 # The limit for scripts that bring the driver up or wait for an answer. A busy host repeatedly stops a guest for seconds.
-PATIENT_SECONDS = 180
+PATIENT_SECONDS = 240
 
 
 def reached(host: str, options: str = "") -> str:
