@@ -322,6 +322,37 @@ void Writer::collected(std::uint64_t begin_tsc, std::uint64_t bytes_before, std:
                  .bytes_after = bytes_after});
 }
 
+void Writer::add_transaction(unsigned type, const TransactionEnd& end) noexcept {
+  require(type < transaction_types_max, "log: a transaction has a known type", type);
+  const std::uint64_t tsc = machine::timestamp(), ticks = tsc - end.begin_tsc;
+  Transactions& sums = transactions_[type];
+  sums.type = static_cast<std::uint8_t>(type);
+  sums.committed += end.committed ? 1 : 0;
+  sums.rolled_back += end.rolled_back ? 1 : 0;
+  sums.failed += end.failed ? 1 : 0;
+  sums.retries += end.retries;
+  sums.ticks += ticks;
+  sums.ticks_max = std::max(sums.ticks_max, ticks);
+  if (tsc - sums.tsc_begin >= transactions_period_ticks_) put_transactions(sums, tsc);
+}
+
+/// Writes the sums, if there are any, and begins the next interval.
+void Writer::put_transactions(Transactions& sums, std::uint64_t tsc) noexcept {
+  const Transactions entry = sums;
+  sums = {};
+  sums.tsc_begin = tsc;
+  if ((entry.committed | entry.rolled_back | entry.failed) == 0) return;
+  if (position() >= room_end_) {
+    ring_->count_unwritten(1);
+    return;
+  }
+  Transactions written = entry;
+  written.tsc = tsc;
+  written.kind = static_cast<std::uint8_t>(Kind::transactions);
+  written.generation = generation_;
+  put(written);
+}
+
 Marked Writer::mark(LoadPhase phase) noexcept {
   if (!on_) return Marked::no_run;
   if (position() >= room_end_) {
@@ -361,6 +392,11 @@ void Writer::begin(const RunPlan& plan) noexcept {
   uncounted_requests_ = 0;
   // The counts of a run start at zero.
   std::ranges::copy(counts_of(*traffic_), recorded_);
+  transactions_period_ticks_ = machine::timestamp_hz() * static_cast<std::uint64_t>(transactions_period.count()) / 1'000;
+  for (Transactions& sums : transactions_) {
+    sums = {};
+    sums.tsc_begin = tsc;
+  }
   pending_ = {};
   overflow_idle_entries_ = 0;
   overflow_control_ = {};
@@ -398,6 +434,7 @@ void Writer::put_configuration(Settings entry) noexcept {
 void Writer::end(const RunPlan& plan) noexcept {
   require(on_, "log: a run ends on a core where it has begun", plan.run);
   const std::uint64_t tsc = machine::timestamp();
+  for (Transactions& sums : transactions_) put_transactions(sums, tsc);
   if (!plan.overwrite) room_end_ = ring_->capacity();
   record_on_slow_path(Kind::stop, tsc, true, 0);
   put_anchor(plan, tsc);

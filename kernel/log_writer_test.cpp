@@ -289,6 +289,29 @@ TEST_F(LogWriterTest, AGarbageCollectionOfARunIsARecord) {
   EXPECT_EQ(collection.bytes_after, 700U);
 }
 
+TEST_F(LogWriterTest, TransactionsAreSummedByTypeAndTheRestIsWrittenAtTheEnd) {
+  subject.count_transaction(1, {.committed = true});
+  subject.begin({});
+  const std::uint64_t begin = machine::timestamp();
+  subject.count_transaction(1, {.committed = true, .retries = 2, .begin_tsc = begin - 40});
+  subject.count_transaction(0, {.rolled_back = true, .begin_tsc = begin});
+  subject.count_transaction(1, {.failed = true, .begin_tsc = begin});
+  const auto entries = ended();
+  ASSERT_EQ(entries.size(), 6U) << "one entry for each of the two types";
+  const auto first = as<Transactions>(entries[2]), second = as<Transactions>(entries[3]);
+  EXPECT_EQ(first.kind, static_cast<std::uint8_t>(Kind::transactions));
+  EXPECT_EQ(first.type, 0U);
+  EXPECT_EQ(first.rolled_back, 1U);
+  EXPECT_EQ(first.committed + first.failed + first.retries, 0U);
+  EXPECT_EQ(second.type, 1U);
+  EXPECT_EQ(second.committed, 1U);
+  EXPECT_EQ(second.failed, 1U);
+  EXPECT_EQ(second.retries, 2U);
+  EXPECT_GE(second.ticks_max, 40U);
+  EXPECT_GE(second.ticks, second.ticks_max);
+  EXPECT_LT(second.tsc_begin, second.tsc);
+}
+
 // Energy and time are computed from the last anchor (the entry with clock and totals), so a full log must have room for it.
 TEST_F(LogWriterTest, AFullLogCountsEntriesThatDoNotFitAndStillEnds) {
   can_count(counter::package_energy | counter::core_c6);

@@ -339,7 +339,7 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
         if name == "report":
             reading.add_argument("--name", action="append", metavar="NAME", help="the name of a run on the page, once for each run")
         if name in ("csv", "parquet"):
-            reading.add_argument("--table", choices=("records", "settings", "idle", "collections", "configuration"), default="records")
+            reading.add_argument("--table", choices=("records", "settings", "idle", "collections", "transactions", "configuration"), default="records")
             reading.add_argument("--untrimmed", action="store_true", help="also records outside the start and stop anchors")
         if name == "csv":
             reading.add_argument("--study", metavar="LAYOUT", help="the published studies' files, into the folder --out: linux, ebbrt, log")
