@@ -88,11 +88,21 @@ std::size_t write_answer(const Inputs& inputs, const Result& result, std::span<c
   Words words(text);
   words.put(name_of(kind_of(inputs)));
   switch (kind_of(inputs)) {
-    case Kind::new_order: write(*std::get_if<NewOrderInputs>(&inputs), result.new_order, words); break;
-    case Kind::payment: write(*std::get_if<PaymentInputs>(&inputs), result.payment, words); break;
-    case Kind::order_status: write(*std::get_if<OrderStatusInputs>(&inputs), result.order_status, words); break;
-    case Kind::delivery: write(*std::get_if<DeliveryInputs>(&inputs), result.delivery, words); break;
-    case Kind::stock_level: write(*std::get_if<StockLevelInputs>(&inputs), result.stock_level, words); break;
+    case Kind::new_order:
+      write(*std::get_if<NewOrderInputs>(&inputs), result.new_order, words);
+      break;
+    case Kind::payment:
+      write(*std::get_if<PaymentInputs>(&inputs), result.payment, words);
+      break;
+    case Kind::order_status:
+      write(*std::get_if<OrderStatusInputs>(&inputs), result.order_status, words);
+      break;
+    case Kind::delivery:
+      write(*std::get_if<DeliveryInputs>(&inputs), result.delivery, words);
+      break;
+    case Kind::stock_level:
+      write(*std::get_if<StockLevelInputs>(&inputs), result.stock_level, words);
+      break;
   }
   return words.bytes();
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The text of a transaction's answer: what the terminal of the specification would show, as one line of words.
 //
-// A client that wants to check an answer can parse it, and a load generator skips it. The text is bounded, so that an answer fits one frame.
+// A client that wants to check an answer can parse it, and a load generator skips it. The text is bounded, so that an answer fits one
+// frame.
 #pragma once
 
 #include <cstddef>

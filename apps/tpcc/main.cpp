@@ -70,8 +70,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   }
   print("tpcc: ", options.warehouses, " warehouses loaded in ", (machine::now_ns() - begin_ns) / 1'000'000, " ms");
 
-  (void)(*control)->add_statistics("tpcc",
-                                   [&service](std::optional<unsigned> core, const Emit& emit) { service.report(core, emit); });
+  (void)(*control)->add_statistics("tpcc", [&service](std::optional<unsigned> core, const Emit& emit) { service.report(core, emit); });
   if (const auto added = (*control)->add_command("consistency", "Checks TPC-C's consistency conditions.", check_command(service)); !added)
     co_return fail("no command", added.error());
   const auto listening =

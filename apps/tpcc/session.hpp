@@ -21,8 +21,9 @@
 
 namespace neap::tpcc {
 
-/// The handler of any connection at the service's port.
 class Session;
+
+/// The handler of any connection at the service's port.
 class Handler : public net::ConnectionHandler {
  public:
   /// Null for a connection that was refused.

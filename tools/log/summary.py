@@ -24,6 +24,7 @@ COUNTED = COUNTS[:10]
 APPLICATION = tuple(f"{direction}_{unit}" for direction in ("rx", "tx") for unit in ("frames", "bytes"))
 PERCENTILES = (1, 50, 99)
 NOT_HERE = "not on this CPU"
+TRANSACTION_COUNTS = ("committed", "rolled_back", "failed", "retries")
 
 
 def summarise(run: RunLog, loads: Sequence[LoadWindow] = ()) -> dict:
