@@ -43,6 +43,7 @@ DEFAULT_FORWARDS = {
     "memcached": ((11211, 11211),),
     "netpipe": ((5003, 5003),),
     "counters": ((7008, 7008),),
+    "tpcc": ((11211, 11211),),
     "webserver": ((8080, 8080),),
 }
 # Applications that have no network and therefore no control server.

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap soak tpcc`: transactions of TPC-C on 1, 2 and 4 cores of the host, each round with another seed.
+
+The program (apps/tpcc/soak.cpp) runs the specified mix on several cores, with remote warehouses. Then it repeats all committed transactions
+on one thread in the order of their commits, compares all tables, and checks the consistency conditions. A failed round prints its words,
+which repeat it.
+"""
+
+import subprocess
+import time
+
+from tools import build, progress
+from tools.errors import EXIT_FAILURE
+from tools.process import run_logged, tail
+
+PROGRAM = build.BUILD / "host/apps/tpcc/tpcc_soak"
+LOG = build.BUILD / "test-results/soak-tpcc.log"
+TRANSACTIONS = 100_000
+CORES = (1, 2, 4)
+ROUND_SECONDS = 1800.0
+
+
+def soak(minutes: float) -> int:
+    """Runs rounds for about `minutes`, at least one for each number of cores. Stops at the first failure and returns 1."""
+    build.build("host", [PROGRAM.name])
+    LOG.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + 60 * minutes
+    seed = first = time.time_ns() % 1_000_000_000
+    while seed < first + len(CORES) or time.monotonic() < deadline:
+        words = [str(TRANSACTIONS), str(CORES[(seed - first) % len(CORES)]), str(seed)]
+        try:
+            status = run_logged([str(PROGRAM), *words], LOG, timeout=ROUND_SECONDS)
+        except subprocess.TimeoutExpired:
+            status = EXIT_FAILURE
+        if status != 0:
+            print("\n".join([f"FAILED tpcc: {PROGRAM.name} {' '.join(words)}", *tail(LOG, 20)]), flush=True)
+            return EXIT_FAILURE
+        seed += 1
+        progress.say(f"neap: soak: tpcc: {seed - first} rounds of {TRANSACTIONS:,} transactions passed")
+    print(f"{seed - first} rounds of {TRANSACTIONS:,} transactions passed", flush=True)
+    return 0
