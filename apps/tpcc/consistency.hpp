@@ -12,8 +12,8 @@
 
 namespace neap::tpcc {
 
-/// Returns the first violation as a sentence, or an empty text. MUST NOT run beside transactions. Throws `bad_alloc`: it needs some 10 bytes
-/// for each order, 32 for each customer and 16 for each row of STOCK.
+/// Returns the first violation as a sentence, or an empty text. MUST NOT run beside transactions. Throws `bad_alloc`: it needs some 10
+/// bytes for each order, 32 for each customer and 16 for each row of STOCK.
 [[nodiscard]] std::string find_inconsistency(const Database& database);
 
 /// Compares all tables of two databases. Returns the first difference as a sentence, or an empty text. MUST NOT run beside transactions.

@@ -103,7 +103,8 @@ void Generator::draw(NewOrderInputs& inputs, std::uint64_t date_us) noexcept {
     line.supply_warehouse = remote ? draw_other_warehouse(inputs.warehouse) : inputs.warehouse;
     line.quantity = random_.between(1, 10);
   }
-  if (random_.percent(1)) inputs.line[inputs.lines - 1].item = scale_.items + 1;  // an unused number, so that the transaction is rolled back
+  if (random_.percent(1))
+    inputs.line[inputs.lines - 1].item = scale_.items + 1;  // an unused number, so that the transaction is rolled back
 }
 
 /// Clause 2.5.1.

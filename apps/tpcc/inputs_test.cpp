@@ -161,8 +161,9 @@ TEST(HomeWarehouses, CoverAllOnce) {
         for (std::uint32_t at = home.first; at <= home.last; ++at) ++covered[at];
       }
       EXPECT_EQ(covered.size(), warehouses);
-      if (cores <= warehouses)
+      if (cores <= warehouses) {
         for (const auto& [warehouse, times] : covered) EXPECT_EQ(times, 1U) << warehouse;
+      }
     }
   }
 }

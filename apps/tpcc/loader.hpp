@@ -51,7 +51,7 @@ class Loader {
   std::uint32_t warehouse_, warehouse_last_;
   std::uint32_t district_ = 1;
   Phase phase_ = Phase::items;
-  std::uint32_t next_ = 1, last_ = 0;  // rows of the phase that are left
+  std::uint32_t next_ = 1, last_ = 0;          // rows of the phase that are left
   std::unique_ptr<std::uint32_t[]> shuffled_;  // customers of the district's orders
 };
 

@@ -34,7 +34,8 @@ Outcome new_order(Transaction& transaction, Database& database, const NewOrderIn
   result.rolled_back = false;
   {
     Warehouse warehouse;
-    if (const Outcome outcome = transaction.read(database.warehouse, warehouse_key(w), warehouse); outcome != Outcome::found) return outcome;
+    if (const Outcome outcome = transaction.read(database.warehouse, warehouse_key(w), warehouse); outcome != Outcome::found)
+      return outcome;
     result.warehouse_tax = warehouse.tax;
     Customer customer;
     if (const Outcome outcome = transaction.read(database.customer, customer_key(w, d, c), customer); outcome != Outcome::found)

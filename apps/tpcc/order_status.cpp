@@ -18,12 +18,12 @@ Outcome order_status(Transaction& transaction, Database& database, const OrderSt
 
   result.order = 0;
   result.lines = 0;
-  Outcome outcome = transaction.scan_back(database.order_by_customer, order_by_customer_key(w, d, result.customer, 0),
-                                          order_by_customer_key(w, d, result.customer, orders_max),
-                                          [&](const Key<1>& key, const Reference&) noexcept {
-                                            result.order = number_of_order(key[0]);
-                                            return false;
-                                          });
+  Outcome outcome =
+      transaction.scan_back(database.order_by_customer, order_by_customer_key(w, d, result.customer, 0),
+                            order_by_customer_key(w, d, result.customer, orders_max), [&](const Key<1>& key, const Reference&) noexcept {
+                              result.order = number_of_order(key[0]);
+                              return false;
+                            });
   if (outcome != Outcome::done || result.order == 0) return outcome;
   Order order;
   outcome = transaction.read(database.order, order_key(w, d, result.order), order);

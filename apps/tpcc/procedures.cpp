@@ -30,8 +30,8 @@ Outcome run(Transaction& transaction, Database& database, const Inputs& inputs, 
   Outcome outcome = body(transaction, database, inputs, result);
   if (outcome == Outcome::done) return transaction.commit();
   transaction.abort();
-  // Rows are never missing, except an item of a NewOrder. If another core commits between two reads, a row that the first read refers to may
-  // be missing. The commit would then fail.
+  // Rows are never missing, except an item of a NewOrder. If another core commits between two reads, a row that the first read refers to
+  // may be missing. The commit would then fail.
   if (outcome == Outcome::absent && !(kind_of(inputs) == Kind::new_order && result.new_order.rolled_back)) outcome = Outcome::conflict;
   return outcome;
 }

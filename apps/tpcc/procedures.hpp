@@ -2,8 +2,8 @@
 // The five transactions (clauses 2.4 to 2.8).
 //
 // Each procedure is one attempt: it reads and writes rows in a transaction of the engine and commits. A conflict with another core's
-// transaction ends the attempt and leaves nothing behind, and the caller MAY repeat it. A Delivery handles all districts of its warehouse in
-// one transaction. The specification allows one transaction for each district, and a queue in front of it (clause 2.7.2).
+// transaction ends the attempt and leaves nothing behind, and the caller MAY repeat it. A Delivery handles all districts of its warehouse
+// in one transaction. The specification allows one transaction for each district, and a queue in front of it (clause 2.7.2).
 #pragma once
 
 #include <array>
@@ -31,8 +31,8 @@ struct NewOrderResult {
   Text<2> credit;
   std::uint32_t discount, warehouse_tax, district_tax;
   std::uint32_t order;
-  std::int64_t total;              ///< with discount and taxes, rounded to cents
-  bool rolled_back;                ///< an item does not exist; fields from `total` on are invalid
+  std::int64_t total;                ///< with discount and taxes, rounded to cents
+  bool rolled_back;                  ///< an item does not exist; fields from `total` on are invalid
   std::array<Line, lines_max> line;  ///< as many as the inputs have
 
   bool operator==(const NewOrderResult&) const = default;
@@ -106,7 +106,8 @@ struct Result {
 [[nodiscard]] Outcome run(Transaction& transaction, Database& database, const Inputs& inputs, Result& result) noexcept;
 
 /// The bodies, between begin and commit; they return `done` if the transaction is to be committed.
-[[nodiscard]] Outcome new_order(Transaction& transaction, Database& database, const NewOrderInputs& inputs, NewOrderResult& result) noexcept;
+[[nodiscard]] Outcome new_order(Transaction& transaction, Database& database, const NewOrderInputs& inputs,
+                                NewOrderResult& result) noexcept;
 [[nodiscard]] Outcome payment(Transaction& transaction, Database& database, const PaymentInputs& inputs, PaymentResult& result) noexcept;
 [[nodiscard]] Outcome order_status(Transaction& transaction, Database& database, const OrderStatusInputs& inputs,
                                    OrderStatusResult& result) noexcept;

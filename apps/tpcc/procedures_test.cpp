@@ -205,8 +205,9 @@ TEST(FindCustomer, ChoosesTheMiddleOfOneName) {
     longest = std::max(longest, customers.size());
     std::uint32_t found = 0;
     one.transaction.begin();
-    EXPECT_EQ(find_customer(one.transaction, one.database, {.warehouse = 1, .district = 2, .customer = 0, .last = last_name(number)}, found),
-              Outcome::done);
+    EXPECT_EQ(
+        find_customer(one.transaction, one.database, {.warehouse = 1, .district = 2, .customer = 0, .last = last_name(number)}, found),
+        Outcome::done);
     one.transaction.abort();
     const std::size_t middle = (customers.size() + 1) / 2;  // counted from 1
     EXPECT_EQ(found, customers[middle - 1].second) << number;
@@ -243,8 +244,7 @@ TEST_F(Procedures, OrderStatusShowsTheLastOrder) {
   EXPECT_EQ(result.entry_date, date);
   EXPECT_EQ(result.carrier, 0U);
   ASSERT_EQ(result.lines, 3U);
-  EXPECT_EQ(result.line[2],
-            (OrderStatusResult::Line{.item = 3, .supply_warehouse = 2, .quantity = 1, .amount = 250, .delivery_date = 0}));
+  EXPECT_EQ(result.line[2], (OrderStatusResult::Line{.item = 3, .supply_warehouse = 2, .quantity = 1, .amount = 250, .delivery_date = 0}));
 }
 
 TEST_F(Procedures, OrderStatusOfALoadedOrderByName) {
@@ -256,7 +256,8 @@ TEST_F(Procedures, OrderStatusOfALoadedOrderByName) {
       number = number_of_order(key[0]);
     }
   });
-  ASSERT_EQ(one.run(OrderStatusInputs{.customer = {.warehouse = 2, .district = 3, .customer = 0, .last = last_name(8)}}), Outcome::committed);
+  ASSERT_EQ(one.run(OrderStatusInputs{.customer = {.warehouse = 2, .district = 3, .customer = 0, .last = last_name(8)}}),
+            Outcome::committed);
   EXPECT_EQ(one.result.order_status.order, number);
   EXPECT_EQ(one.result.order_status.carrier, delivered.carrier);
   EXPECT_EQ(one.result.order_status.lines, delivered.lines);
