@@ -247,6 +247,7 @@ def _parser() -> Parser:
     bench.add_argument(
         "--seeds", type=int, metavar="N", help="`network`: repeats of each transfer, each with its own losses (as each row needs)"
     )
+    bench.add_argument("--silo", metavar="DIR", help="`tpcc`: a checkout of Silo, whose own benchmark is measured too")
     bench.add_argument("--congestion", choices=("cubic", "reno"), help="`network`: TCP's congestion control of both systems (cubic)")
     bench.add_argument(
         "--word", dest="image_words", action="append", metavar="KEY=VALUE", help="`network`: a word for Neap's image; repeatable"

@@ -308,9 +308,7 @@ def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np
         settings=settings,
         idle=entries[of_form("idle")].view(dtype(schema.form["idle"])),
         collections=entries[of_form("collection")].view(dtype(schema.form.get("collection", schemas.parse({}).form["collection"]))),
-        transactions=entries[of_form("transactions")].view(
-            dtype(schema.form.get("transactions", schemas.parse({}).form["transactions"]))
-        ),
+        transactions=entries[of_form("transactions")].view(dtype(schema.form.get("transactions", schemas.parse({}).form["transactions"]))),
         gaps=gaps,
         unknown=int(len(kinds) - np.count_nonzero(known)),
         settings_left_out=len(settings_at) - len(settings),

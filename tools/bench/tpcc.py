@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap bench tpcc`: the instructions of a transaction of TPC-C, asked for by a client over the network, and the share of attempts that
+had conflicts.
+
+The model machine counts them as for `./neap bench request`: all instructions of all cores in the window, from the interrupt to the last
+frame, with network, database and the way into sleep. There is one warehouse for each core, with the remote accesses of the specification.
+
+With `--silo DIR`, a checkout of Silo's public source (with its submodules) is copied and built, and its own benchmark is counted by
+callgrind with one warehouse and one thread. Two runs of different length give the cost of a transaction without loading. Silo's benchmark
+has neither a network nor a client, so its row is a lower bound of a server's.
+"""
+
+import contextlib
+import dataclasses
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools import build, progress
+from tools.bench import modelled, request
+from tools.bench.rows import Row, Selection, table
+from tools.errors import Failure, UsageError
+from tools.log import decode
+from tools.model import experiment, profile
+from tools.process import finished, run_logged
+
+APPLICATION = "tpcc"
+GAP_US = 2000.0
+BURSTS = 100
+CONNECTIONS_A_CORE = 4
+WARM_UP_MS = 20.0
+MEBIBYTES_A_WAREHOUSE = 512
+CORES = (1, 2, 4, 8)
+# The cost of Silo's own benchmark, without a network.
+TARGET = 60_800
+UNIT = "instructions a transaction"
+# The tables are loaded first: about a million rows for each warehouse.
+LOAD_SECONDS = 3 * experiment.TIME_OUT_SECONDS
+
+SILO_TRANSACTIONS = (2_000, 6_000)
+SILO_SECONDS = 1800.0
+# Silo's header uses this operator before it declares it. C++14's compilers look names up at the template's definition.
+SILO_DECLARATION = "template <typename A, typename B>\ninline std::ostream &operator<<(std::ostream &o, const std::pair<A, B> &p);\n"
+SILO_FLAGS = "g++ -std=c++14 -fpermissive -w -Wno-error"
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    cores: int
+
+    @property
+    def name(self) -> str:
+        return f"cores_{self.cores}"
+
+    def experiment(self) -> experiment.Experiment:
+        burst = CONNECTIONS_A_CORE * self.cores
+        return experiment.Experiment(
+            request.MODEL,
+            load="tpcc",
+            rate=burst * 1e6 / GAP_US,
+            window_ms=BURSTS * GAP_US / 1e3,
+            warm_up_ms=WARM_UP_MS,
+            connections=burst,
+            depth=1,
+            protocol="tpcc",
+            cores=self.cores,
+            memory=f"{MEBIBYTES_A_WAREHOUSE * (self.cores + 1)}M",
+            arguments=request.WORDS,
+            world_options=["--arrivals", f"bursts:{burst}:fixed"],
+            profile=True,
+            moved_lines=False,
+        )
+
+
+LOADS = [Load(cores) for cores in CORES]
+
+
+def names() -> list[str]:
+    return [*(load.name for load in LOADS), "silo"]
+
+
+def rows(selection: Selection | None = None, image: Path | None = None) -> list[Row]:
+    """Raises UsageError if no row is selected, and Failure."""
+    selection = selection or Selection()
+    loads = [load for load in LOADS if selection.has(load.name)]
+    if not loads and not (selection.silo and selection.has("silo")):
+        raise UsageError(f"--rows: no row is named {' or '.join(selection.patterns)}", f"rows: {' '.join(names())}")
+    if loads:
+        modelled.prepare(APPLICATION)
+    measured = image or build.image(APPLICATION, "image")
+    found = []
+    for load, (instructions, answered, conflicts) in zip(loads, modelled.run_each(loads, lambda load: _cost(load, measured)), strict=True):
+        about = f"{load.cores} cores, a warehouse for each; {answered} transactions"
+        found.append(Row(f"tpcc.{load.name}", f"{UNIT}, {about}", instructions, TARGET))
+        found.append(Row(f"tpcc.conflicts.{load.name}", "share of attempts that had a conflict", conflicts))
+    if selection.silo and selection.has("silo"):
+        about = "Silo's own benchmark, 1 thread, 1 warehouse, no network, no log"
+        found.append(Row("tpcc.silo", f"{UNIT}, {about}", _silo(Path(selection.silo))))
+    return found
+
+
+def _cost(load: Load, image: Path) -> tuple[float, int, float]:
+    """Returns the instructions of a transaction, the number of transactions, and the share of attempts that had a conflict."""
+    with tempfile.TemporaryDirectory(prefix="neap-tpcc-") as scratch:
+        result = experiment.run(load.experiment(), image, Path(scratch), time_out_seconds=LOAD_SECONDS)
+        if result.world["failed"] or not result.answered:
+            raise Failure(f"{load.name}: {result.world['failed']} transactions failed, {result.answered} were answered")
+        instructions, _ = profile.total(Path(scratch) / experiment.PROFILE)
+        cores = decode.load([str(Path(scratch) / experiment.LOG)]).cores
+    retries = sum(int(core.log.transactions["retries"].sum()) for core in cores)
+    ended = sum(int(core.log.transactions[name].sum()) for core in cores for name in ("committed", "rolled_back", "failed"))
+    return instructions / result.answered, result.answered, retries / max(retries + ended, 1)
+
+
+def _silo(checkout: Path) -> float:
+    """Builds Silo from a copy of `checkout` and returns its benchmark's instructions a transaction. Raises Failure."""
+    if not (checkout / "masstree/configure.ac").is_file():
+        raise Failure(f"{checkout} is no checkout of Silo with its submodules", "git submodule update --init --recursive completes it")
+    for program in ("autoconf", "make", "valgrind", "g++"):
+        if shutil.which(program) is None:
+            raise Failure(f"--silo needs {program}")
+    with tempfile.TemporaryDirectory(prefix="neap-silo-") as scratch:
+        copy = Path(scratch) / "silo"
+        shutil.copytree(checkout, copy, symlinks=True, ignore=shutil.ignore_patterns(".git", "out-*"))
+        header = copy / "util.h"
+        header.write_text(header.read_text().replace("namespace util {", f"{SILO_DECLARATION}namespace util {{", 1))
+        log = build.BUILD / "bench-silo.log"
+        log.unlink(missing_ok=True)
+        words = ["USE_MALLOC_MODE=0", "MODE=perf", "MYSQL=0", f"CXX={SILO_FLAGS}", "dbtest"]
+        with progress.step("building Silo"):
+            run_logged(["make", f"-j{len(os.sched_getaffinity(0))}", *words], log, "building Silo", cwd=copy, timeout_seconds=SILO_SECONDS)
+        program = copy / "out-perf.masstree/benchmarks/dbtest"
+        with progress.step("counting Silo's instructions"):
+            counts = [_silo_instructions(program, transactions, Path(scratch)) for transactions in SILO_TRANSACTIONS]
+    return (counts[1] - counts[0]) / (SILO_TRANSACTIONS[1] - SILO_TRANSACTIONS[0])
+
+
+def _silo_instructions(program: Path, transactions: int, scratch: Path) -> int:
+    words = ["--bench", "tpcc", "--num-threads", "1", "--scale-factor", "1", "--ops-per-worker", str(transactions)]
+    options = ["--tool=callgrind", f"--callgrind-out-file={scratch / f'counts-{transactions}'}"]
+    done = finished(["valgrind", *options, program, *words], SILO_SECONDS, cwd=program.parents[2])
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    if done.returncode != 0 or not found:
+        with contextlib.suppress(IndexError):
+            raise Failure(f"Silo's benchmark ended with status {done.returncode}: {done.stderr.strip().splitlines()[-1]}")
+        raise Failure(f"Silo's benchmark ended with status {done.returncode}")
+    return int(found[1])
+
+
+def show(found: Sequence[Row]) -> str:
+    return table(found)
