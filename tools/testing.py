@@ -119,9 +119,9 @@ def soak(
     `network` bad links, floods, crowds (tools/network_soak.py has its `parts`), `suite` memcached's own tests, `crowd` and `protocols` many
     clients and random bytes of memcached (tools/memcached_soak.py), `model` seeds on the model machine (tools/model/campaign.py has its
     further arguments), `starts` starts of many cores on a busy host (tools/start_soak.py), `test262` the conformance suite of JavaScript
-    (tools/test262_soak.py), `tpcc` transactions whose serial order is
-    replayed (tools/tpcc_soak.py), `web` the web server under many clients, failing scripts and damaged bytes (tools/web_soak.py). Fuzzers among
-    the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
+    (tools/test262_soak.py), `tpcc` transactions whose serial order is replayed (tools/tpcc_soak.py), `web` the web server under many
+    clients, failing scripts and damaged bytes (tools/web_soak.py). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this
+    function sets in the environment."""
     of_model = {"seeds": seeds, "first_seed": first_seed, "cores": cores, "jobs": jobs, "faults": faults or None}
     of_starts = {"starts": starts, "cores": cores, "busy": busy}
     of_protocols = {"count": count}

@@ -6,11 +6,10 @@ on one thread in the order of their commits, compares all tables, and checks the
 which repeat it.
 """
 
-import subprocess
 import time
 
 from tools import build, progress
-from tools.errors import EXIT_FAILURE
+from tools.errors import EXIT_FAILURE, Failure
 from tools.process import run_logged, tail
 
 PROGRAM = build.BUILD / "host/apps/tpcc/tpcc_soak"
@@ -29,11 +28,9 @@ def soak(minutes: float) -> int:
     while seed < first + len(CORES) or time.monotonic() < deadline:
         words = [str(TRANSACTIONS), str(CORES[(seed - first) % len(CORES)]), str(seed)]
         try:
-            status = run_logged([str(PROGRAM), *words], LOG, timeout=ROUND_SECONDS)
-        except subprocess.TimeoutExpired:
-            status = EXIT_FAILURE
-        if status != 0:
-            print("\n".join([f"FAILED tpcc: {PROGRAM.name} {' '.join(words)}", *tail(LOG, 20)]), flush=True)
+            run_logged([str(PROGRAM), *words], LOG, "a round of tpcc_soak", timeout_seconds=ROUND_SECONDS)
+        except Failure as failure:
+            print("\n".join([f"FAILED tpcc: {PROGRAM.name} {' '.join(words)}: {failure}", *tail(LOG, 20)]), flush=True)
             return EXIT_FAILURE
         seed += 1
         progress.say(f"neap: soak: tpcc: {seed - first} rounds of {TRANSACTIONS:,} transactions passed")

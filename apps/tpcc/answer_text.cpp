@@ -86,7 +86,7 @@ void write(const StockLevelInputs& inputs, const StockLevelResult& result, Words
 
 std::size_t write_answer(const Inputs& inputs, const Result& result, std::span<char, answer_bytes_max> text) noexcept {
   Words words(text);
-  words.put(name_of(kind_of(inputs)));
+  words.put(transaction_names[inputs.index()]);
   switch (kind_of(inputs)) {
     case Kind::new_order:
       write(*std::get_if<NewOrderInputs>(&inputs), result.new_order, words);

@@ -124,7 +124,9 @@ def bench(
         if name not in BENCHMARKS:
             raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")
         if rows and not BENCHMARKS[name].has_selection:
-            raise UsageError(f"--rows: {name} has no such choice", "the benchmarks 'request', 'web', 'network', 'tpcc' and 'hit-ratio' have it")
+            raise UsageError(
+                f"--rows: {name} has no such choice", "the benchmarks 'request', 'web', 'network', 'tpcc' and 'hit-ratio' have it"
+            )
         if foreign := next((OPTIONS_OF[option] for option in given if name not in OPTIONS_OF[option][1]), None):
             having = " and ".join(f"'{other}'" for other in foreign[1])
             raise UsageError(f"{foreign[0]}: {name} has no such choice", f"it is one of the benchmark {having}")
