@@ -38,7 +38,7 @@ class Terminal {
  public:
   virtual ~Terminal() = default;
   /// Runs the next transaction of the mix to its end, and writes its answer into `text`, which has room for `answer_bytes_max` bytes.
-  /// Whatever the ending is, the transaction is applied as a whole or not at all.
+  /// With each ending, the transaction is applied as a whole or not at all.
   virtual Answer run(std::span<char, answer_bytes_max> text) noexcept = 0;
 };
 
