@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // Usage: `transactions_cost [OPERATION [REPEATS]]`: repeats one operation on a table of 100,000 rows of 64 bytes, to count its instructions
-// (valgrind --tool=callgrind --toggle-collect='measured*'). Operations: find, read, update, insert, remove, scan, none.
+// (valgrind --tool=callgrind --toggle-collect='measured*'). Operations: find, read, update, insert, remove, scan (10 rows),
+// none. A transaction has ten of them.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 
 #include "apps/tpcc/engine/transaction.hpp"
@@ -18,7 +20,10 @@ struct Row {
 constexpr std::uint64_t rows = 100'000;
 constexpr unsigned operations_of_transaction = 10;  // of each transaction
 
-[[gnu::noinline]] std::uint64_t measured(std::string_view operation, unsigned repeats, Table<Row>& table, Transaction& transaction) {
+enum class Operation : std::uint8_t { none, find, read, update, insert, remove, scan };
+constexpr std::string_view names[] = {"none", "find", "read", "update", "insert", "remove", "scan"};
+
+[[gnu::noinline]] std::uint64_t measured(Operation operation, unsigned repeats, Table<Row>& table, Transaction& transaction) {
   std::uint64_t sum = 0, next = rows, oldest = 0, random = 1;
   for (unsigned at = 0; at < repeats; at += operations_of_transaction) {
     transaction.begin();
@@ -26,17 +31,17 @@ constexpr unsigned operations_of_transaction = 10;  // of each transaction
       random = random * 6364136223846793005U + 1442695040888963407U;
       const std::uint64_t key = (random >> 32U) * rows >> 32U;
       Row row, *changed = nullptr;
-      if (operation == "find") {
+      if (operation == Operation::find) {
         sum += table.index().find({key}).record != nullptr;
-      } else if (operation == "read") {
+      } else if (operation == Operation::read) {
         sum += transaction.read(table, {key}, row) == Outcome::found;
-      } else if (operation == "update") {
+      } else if (operation == Operation::update) {
         sum += transaction.update(table, {key}, changed) == Outcome::found;
-      } else if (operation == "insert") {
+      } else if (operation == Operation::insert) {
         sum += transaction.insert(table, {next++}, Row{}) == Outcome::done;
-      } else if (operation == "remove") {
+      } else if (operation == Operation::remove) {
         sum += transaction.remove(table, {oldest++}) == Outcome::done;
-      } else if (operation == "scan") {  // 10 rows
+      } else if (operation == Operation::scan) {  // 10 rows
         sum += transaction.scan(table, {key}, {key + 9}, [](const Key<1>&, const Row&) { return true; }) == Outcome::done;
       }
     }
@@ -48,7 +53,11 @@ constexpr unsigned operations_of_transaction = 10;  // of each transaction
 }  // namespace
 
 int main(int count, char** words) {
-  const std::string_view operation = count > 1 ? words[1] : "read";
+  const std::string_view name = count > 1 ? words[1] : "read";
+  auto operation = Operation::none;
+  for (std::size_t at = 0; at < std::size(names); ++at) {
+    if (names[at] == name) operation = static_cast<Operation>(at);
+  }
   const auto repeats = static_cast<unsigned>(count > 2 ? std::atoi(words[2]) : 10'000);
   Epochs epochs;
   const auto worker = Worker::make(epochs);
