@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "apps/tpcc/engine/transaction.hpp"
@@ -29,6 +30,18 @@ TEST(IsolationCheck, FindsALostUpdate) { EXPECT_NE(find_violation({{{{{1, 0}}, {
 TEST(IsolationCheck, FindsAWriteSkew) { EXPECT_NE(find_violation({{{{{1, 0}, {2, 0}}, {{1, 1}}}, {{{1, 0}, {2, 0}}, {{2, 1}}}}}), ""); }
 TEST(IsolationCheck, FindsAnInconsistentRead) { EXPECT_NE(find_violation({{{{}, {{1, 1}, {2, 1}}}, {{{1, 1}, {2, 0}}, {}}}}), ""); }
 TEST(IsolationCheck, FindsAReadOfAnAbortedWrite) { EXPECT_NE(find_violation({{{{{1, 1}}, {}}}}), ""); }
+
+TEST(Epochs, AdvanceByATimerUntilTheyAreStopped) {
+  Epochs epochs;
+  const std::uint64_t before = epochs.current();
+  HostMachine machine{2};
+  machine.on(0, [&] { epochs.start(); });
+  EXPECT_TRUE(HostMachine::wait_until([&] { return epochs.current() >= before + 2; }));
+  machine.on(0, [&] { epochs.stop(); });
+  const std::uint64_t after = epochs.current();
+  std::this_thread::sleep_for(2 * Epochs::period);
+  EXPECT_EQ(epochs.current(), after);
+}
 
 struct Row {
   std::uint64_t version;
