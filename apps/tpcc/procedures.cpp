@@ -27,12 +27,13 @@ Outcome body(Transaction& transaction, Database& database, const Inputs& inputs,
 
 Outcome run(Transaction& transaction, Database& database, const Inputs& inputs, Result& result) noexcept {
   transaction.begin();
-  Outcome outcome = body(transaction, database, inputs, result);
+  const Outcome outcome = body(transaction, database, inputs, result);
   if (outcome == Outcome::done) return transaction.commit();
   transaction.abort();
-  // Rows are never missing, except an item of a NewOrder. If another core commits between two reads, a row that the first read refers to
-  // may be missing. The commit would then fail.
-  if (outcome == Outcome::absent && !(kind_of(inputs) == Kind::new_order && result.new_order.rolled_back)) outcome = Outcome::conflict;
+  // Rows are never missing, except an item of a NewOrder, and new keys are never in use. If another core commits between two reads, a row
+  // that the first read refers to may be missing, or an order's number may be in use. The commit would then fail.
+  if (outcome == Outcome::exists) return Outcome::conflict;
+  if (outcome == Outcome::absent && !(kind_of(inputs) == Kind::new_order && result.new_order.rolled_back)) return Outcome::conflict;
   return outcome;
 }
 

@@ -100,7 +100,7 @@ struct Result {
 /// Runs one attempt from begin to commit. Outcomes:
 /// - committed: `result` is valid, and serializable with all committed transactions.
 /// - absent: a NewOrder with an item that does not exist has been rolled back (clause 2.4.2.3). The caller MUST NOT repeat it.
-/// - conflict: the caller MAY repeat it. A row that always exists and is missing is also reported as a conflict.
+/// - conflict: the caller MAY repeat it. Also for a row that should exist and is missing, or a new key that is in use already.
 /// - no_memory, too_large: as in the engine. too_large also if a district's order numbers are exhausted (`orders_max`).
 /// Nothing remains in the tables unless the outcome is `committed`.
 [[nodiscard]] Outcome run(Transaction& transaction, Database& database, const Inputs& inputs, Result& result) noexcept;

@@ -19,6 +19,8 @@ class Epochs {
 
   /// Advances the epoch each `period` by a timer of the calling core, until the object is destroyed on the same core.
   void start();
+  /// MUST be called on the core that called `start`.
+  void stop() noexcept { timer_.cancel(); }
   void advance() noexcept { current_.fetch_add(1, std::memory_order_seq_cst); }
   [[nodiscard]] std::uint64_t current() const noexcept { return current_.load(std::memory_order_seq_cst); }
 

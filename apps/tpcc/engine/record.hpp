@@ -91,6 +91,7 @@ template <class Row>
     }
     const auto* const from = reinterpret_cast<const RowWord*>(&record.row);
     auto* const into = reinterpret_cast<RowWord*>(&to);
+#pragma GCC unroll 8
     for (std::size_t at = 0; at < row_words<Row>; ++at) into[at] = __atomic_load_n(from + at, __ATOMIC_ACQUIRE);
     if (record.word.load(std::memory_order_acquire) == before) [[likely]]
       return before;
@@ -99,6 +100,7 @@ template <class Row>
 
 /// Changes the row of a record that the caller has locked.
 inline void store_row(RowWord* to, const RowWord* from, std::size_t words) noexcept {
+#pragma GCC unroll 4
   for (std::size_t at = 0; at < words; ++at) __atomic_store_n(to + at, from[at], __ATOMIC_RELEASE);
 }
 

@@ -140,15 +140,16 @@ void Transaction::unlock_writes(unsigned count) noexcept {
 // The loads are sequentially consistent, as are the locks. So of two transactions, each of which has read what the other one has locked, at
 // least one sees the other's lock.
 bool Transaction::validate(std::uint64_t& version) const noexcept {
-  const Worker::Read* const reads = worker_.reads_.get();
-  for (unsigned at = 0; at < read_count_; ++at) {
-    const auto [record, seen] = reads[at];
-    const std::uint64_t now = record->word.load(std::memory_order_seq_cst);
-    if (now != seen) [[unlikely]] {
-      if (now != (seen | RecordHeader::locked) || find_write(record) == nullptr) return false;
+  std::uint64_t latest = version;
+  const Worker::Read* const end = worker_.reads_.get() + read_count_;
+  for (const Worker::Read* read = worker_.reads_.get(); read != end; ++read) {
+    const std::uint64_t now = read->record->word.load(std::memory_order_seq_cst);
+    if (now != read->seen) [[unlikely]] {
+      if (now != (read->seen | RecordHeader::locked) || find_write(read->record) == nullptr) return false;
     }
-    version = std::max(version, seen);
+    latest = std::max(latest, read->seen);
   }
+  version = latest;
   for (unsigned at = 0; at < leaf_count_; ++at) {
     const auto [leaf, seen] = worker_.leaves_[at];
     if (leaf->version.load(std::memory_order_seq_cst) != seen) return false;

@@ -166,6 +166,7 @@ class Transaction {
   Outcome scan_in(const Table<Row, Words>& table, const KeyOf<Words>& first, const KeyOf<Words>& last, F& function) noexcept {
     Key<Words> at = Forward ? first : last;
     if (last < first) return Outcome::done;
+    Row row;
     for (;;) {
       const auto position = table.index_.template seek<Forward>(at);
       const Leaf<Words>& leaf = *position.leaf;
@@ -181,7 +182,6 @@ class Transaction {
         if (!leaf.is_still(position.version)) [[unlikely]]
           return fail(Outcome::conflict);
         if (Forward ? last < key : key < first) return Outcome::done;
-        Row row;
         const Row* seen = &row;
         if (const Write* const own = write_count_ == 0 ? nullptr : find_write(record); own != nullptr) {
           if (own->change == Worker::Change::remove || own->change == Worker::Change::cancelled) continue;
@@ -218,7 +218,7 @@ class Transaction {
   template <class Row>
   static Outcome read_own(const Write& own, Row& row) noexcept {
     if (own.change != Worker::Change::update && own.change != Worker::Change::insert) return Outcome::absent;
-    std::memcpy(&row, own.row, sizeof(Row));
+    row = *reinterpret_cast<const Row*>(own.row);
     return Outcome::found;
   }
 
@@ -234,7 +234,7 @@ class Transaction {
       own->row = copy;
       own->words = row_words<Row>;
     }
-    std::memcpy(own->row, &row, sizeof(Row));
+    *reinterpret_cast<Row*>(own->row) = row;
     own->change = own->change == Worker::Change::remove ? Worker::Change::update : Worker::Change::insert;
     return Outcome::done;
   }

@@ -180,6 +180,18 @@ TEST_F(Transactions, APhantomIsAConflict) {
   }
 }
 
+TEST_F(Transactions, OfTwoInsertionsThatMissEachOtherOneIsAConflict) {
+  load(200);  // several leaves
+  first.begin();
+  second.begin();
+  EXPECT_EQ(value_of(first, 1000), -1);
+  EXPECT_TRUE(scanned(second, 5, 8).size() == 4);
+  ASSERT_EQ(first.remove(table, {6}), Outcome::done);
+  ASSERT_EQ(second.insert(table, {1000}, Row{}), Outcome::done);
+  EXPECT_EQ(first.commit(), Outcome::conflict);
+  EXPECT_EQ(second.commit(), Outcome::committed);
+}
+
 TEST_F(Transactions, OwnInsertionsIntoAScannedLeafAreNoConflict) {
   load(40);
   first.begin();
