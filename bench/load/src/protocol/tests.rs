@@ -3,7 +3,7 @@
 
 use super::udp::{Datagram, Reassembly};
 use super::*;
-use crate::workload::{Key, Operation};
+use crate::workload::{Key, Mix, Operation};
 
 const CHECKS: Checks = Checks { bytes: true };
 const OPAQUE: u32 = 77;
