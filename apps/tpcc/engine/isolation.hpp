@@ -2,8 +2,8 @@
 // A check that a history of transactions is serialisable, from the versions that each transaction read and wrote.
 //
 // A transaction depends on another one if it read what the other one wrote (write-read), replaced it (write-write), or if the other one
-// replaced what it read (read-write). A history is serialisable if these edges form no cycle (Adya, 1999). For tests. The check does not
-// use commit numbers, so it also finds a wrong commit number's cause.
+// replaced what it read (read-write). A history is serialisable if these edges form no cycle (Adya, 1999). The check uses no commit
+// numbers. For tests.
 #pragma once
 
 #include <cstdint>

@@ -12,17 +12,15 @@ namespace {
 constexpr unsigned never = ~0U;
 unsigned allocations_until_failure = never;
 
-void* allocate_or_fail(std::size_t bytes) {
-  if (allocations_until_failure != never && allocations_until_failure-- == 0) {
-    allocations_until_failure = never;
-    return nullptr;
-  }
-  return ::operator new(bytes);
+bool fails() {
+  if (allocations_until_failure == never || allocations_until_failure-- != 0) return false;
+  allocations_until_failure = never;
+  return true;
 }
 }  // namespace
 
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate_or_fail(bytes); }
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return allocate_or_fail(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return fails() ? nullptr : ::operator new(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return fails() ? nullptr : ::operator new[](bytes); }
 
 namespace neap::transactions {
 namespace {

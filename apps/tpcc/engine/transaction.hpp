@@ -104,7 +104,7 @@ class Transaction {
     if (inserted.outcome != Outcome::done) [[unlikely]] {
       delete record;
       if (inserted.outcome == Outcome::no_memory) return fail(Outcome::no_memory);
-      return insert_existing(table, inserted.existing, row, words);
+      return insert_existing<Row>(inserted.existing, row);
     }
     add_write({.record = record,
                .seen = RecordHeader::flags,
@@ -223,8 +223,8 @@ class Transaction {
   }
 
   /// The key exists. It is this transaction's own removal, or another record.
-  template <class Row, unsigned Words>
-  [[gnu::noinline]] Outcome insert_existing(Table<Row, Words>&, RecordHeader* existing, const Row& row, std::uint64_t*) noexcept {
+  template <class Row>
+  [[gnu::noinline]] Outcome insert_existing(RecordHeader* existing, const Row& row) noexcept {
     Write* const own = find_write(existing);
     if (own == nullptr) return note_existing(existing);
     if (own->change == Worker::Change::update || own->change == Worker::Change::insert) return Outcome::exists;
