@@ -24,8 +24,6 @@ MEBIBYTE = 1 << 20
 WEB_CLIENTS = client_programs.CLIENTS / "web"
 APPS = Path(__file__).with_name("web_apps")
 SERVERS_OF_SCRIPT = 2
-# The host's two cores emulate four, so a turn with a large body may take longer than the usual second.
-WORDS = ("js_time=20s",)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +35,7 @@ def node() -> Iterator[NodeServer]:
 @pytest.fixture(scope="module")
 def _four_cores(stock: bool) -> Iterator[AnyWebServer]:
     script = SCRIPTS / "semantics.js"
-    with NodeServer(script, ports=SERVERS_OF_SCRIPT) if stock else WebServer(script, ports=SERVERS_OF_SCRIPT, words=WORDS) as server:
+    with NodeServer(script, ports=SERVERS_OF_SCRIPT) if stock else WebServer(script, ports=SERVERS_OF_SCRIPT) as server:
         yield server
 
 

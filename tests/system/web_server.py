@@ -38,6 +38,8 @@ START_SECONDS = 60.0
 SETTLE_SECONDS = 45.0
 CONTROL_ATTEMPTS = 8
 CONNECT_PAUSE_SECONDS = 0.004
+# The cores of a busy host may need long for a turn, such as the start of a script that loads a framework.
+PATIENT = ("js_time=20s",)
 # QEMU's user network listens with a backlog of one for each forwarded port. With several host ports for one guest port, many connections
 # open fast, because few SYNs are repeated a second later. The guest sees one address and the client's port, so two clients MUST NOT have
 # the same port. The kernel would give a port twice, for two host ports. So the ports are chosen here, below those of the kernel.
@@ -73,12 +75,12 @@ class AnyWebServer:
     # Shared by threads.
     _sources: Iterator[int]
 
-    def connect(self, port: int = 0, seconds: float = ANSWER_SECONDS) -> HttpWire:
+    def connect(self, port: int = 0, seconds: float = ANSWER_SECONDS, receive_bytes: int = 0) -> HttpWire:
         reached = self.reached[port]
         for _ in SOURCE_PORTS:
             source = next(self._sources)
             try:
-                wire = HttpWire((LOOPBACK, reached[source % len(reached)]), seconds, source)
+                wire = HttpWire((LOOPBACK, reached[source % len(reached)]), seconds, source, receive_bytes)
             except OSError as error:
                 if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
                     raise
@@ -118,7 +120,7 @@ class WebServer(AnyWebServer):
         *,
         cores: int = 4,
         memory: str = "768M",
-        words: Sequence[str] = (),
+        words: Sequence[str] = PATIENT,
         ports: int = 1,
         first_port: int = PORT,
         preset: str = "image",

@@ -23,11 +23,14 @@ class Closed(Exception):
 
 
 class Wire(contextlib.AbstractContextManager):
-    """One TCP connection. A context manager. `source_port`: of this end; 0: the kernel chooses one."""
+    """One TCP connection. A context manager. `source_port`: of this end; 0: the kernel chooses one. `receive_bytes`: size of the kernel's
+    receive buffer; 0: it grows as needed, up to some MiB."""
 
-    def __init__(self, address: tuple[str, int], seconds: float = ANSWER_SECONDS, source_port: int = 0) -> None:
+    def __init__(self, address: tuple[str, int], seconds: float = ANSWER_SECONDS, source_port: int = 0, receive_bytes: int = 0) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
+            if receive_bytes:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
             if source_port:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 self._socket.bind(("", source_port))
