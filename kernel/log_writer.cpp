@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -333,24 +334,44 @@ void Writer::add_transaction(unsigned type, const TransactionEnd& end) noexcept 
   sums.retries += end.retries;
   sums.ticks += ticks;
   sums.ticks_max = std::max(sums.ticks_max, ticks);
-  if (tsc - sums.tsc_begin >= transactions_period_ticks_) put_transactions(sums, tsc);
+  reserve_transactions(type);
+  // In a full log, the sums grow until the end of the run.
+  if (tsc - sums.tsc_begin >= transactions_period_ticks_ && position() < room_end_) put_transactions(sums, tsc);
 }
 
-/// Writes the sums, if there are any, and begins the next interval.
+/// Keeps room for the type's entry at the end of the run.
+void Writer::reserve_transactions(unsigned type) noexcept {
+  if (room_end_ == never || (transactions_reserved_ >> type & 1) != 0 || position() >= room_end_) return;
+  transactions_reserved_ |= 1U << type;
+  --room_end_;
+  if (limit_position_ > room_end_) {
+    limit_position_ = room_end_;
+    --limit_;
+  }
+}
+
+/// Writes the sums, if there are any, and begins the next interval. The caller MUST have checked that the log has room.
 void Writer::put_transactions(Transactions& sums, std::uint64_t tsc) noexcept {
-  const Transactions entry = sums;
+  Transactions entry = sums;
   sums = {};
   sums.tsc_begin = tsc;
   if ((entry.committed | entry.rolled_back | entry.failed) == 0) return;
-  if (position() >= room_end_) {
-    ring_->count_unwritten(1);
-    return;
+  entry.tsc = tsc;
+  entry.kind = static_cast<std::uint8_t>(Kind::transactions);
+  entry.generation = generation_;
+  put(entry);
+}
+
+/// Writes the last sums of a run. A type that first came when the log was full has no room, and counts as an entry that did not fit.
+void Writer::put_last_transactions(std::uint64_t tsc) noexcept {
+  room_end_ += static_cast<unsigned>(std::popcount(transactions_reserved_));  // none is reserved in a log that overwrites
+  for (Transactions& sums : transactions_) {
+    if (room_end_ != never && (transactions_reserved_ >> sums.type & 1) == 0 && (sums.committed | sums.rolled_back | sums.failed) != 0) {
+      ring_->count_unwritten(1);
+    } else {
+      put_transactions(sums, tsc);
+    }
   }
-  Transactions written = entry;
-  written.tsc = tsc;
-  written.kind = static_cast<std::uint8_t>(Kind::transactions);
-  written.generation = generation_;
-  put(written);
 }
 
 Marked Writer::mark(LoadPhase phase) noexcept {
@@ -393,6 +414,7 @@ void Writer::begin(const RunPlan& plan) noexcept {
   // The counts of a run start at zero.
   std::ranges::copy(counts_of(*traffic_), recorded_);
   transactions_period_ticks_ = machine::timestamp_hz() * static_cast<std::uint64_t>(transactions_period.count()) / 1'000;
+  transactions_reserved_ = 0;
   for (Transactions& sums : transactions_) {
     sums = {};
     sums.tsc_begin = tsc;
@@ -434,7 +456,7 @@ void Writer::put_configuration(Settings entry) noexcept {
 void Writer::end(const RunPlan& plan) noexcept {
   require(on_, "log: a run ends on a core where it has begun", plan.run);
   const std::uint64_t tsc = machine::timestamp();
-  for (Transactions& sums : transactions_) put_transactions(sums, tsc);
+  put_last_transactions(tsc);
   if (!plan.overwrite) room_end_ = ring_->capacity();
   record_on_slow_path(Kind::stop, tsc, true, 0);
   put_anchor(plan, tsc);

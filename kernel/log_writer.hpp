@@ -77,7 +77,9 @@ class Writer {
   void put_events(const CounterSample& sample, std::uint64_t tsc) noexcept;
   void put_anchor(const RunPlan& plan, std::uint64_t tsc) noexcept;
   void add_transaction(unsigned type, const TransactionEnd& end) noexcept;
+  void reserve_transactions(unsigned type) noexcept;
   void put_transactions(Transactions& sums, std::uint64_t tsc) noexcept;
+  void put_last_transactions(std::uint64_t tsc) noexcept;
   void put_configuration(Settings entry) noexcept;
   void put(const EntryInRegisters& entry) noexcept;
   template <class Struct>
@@ -130,6 +132,7 @@ class Writer {
   Settings settings_{};
   ConfigurationSource configuration_ = nullptr;
   RunEnds ends_{};
+  unsigned transactions_reserved_ = 0;  // `log_full=stop`: bit n: room for an entry of type n at the end of the run is reserved
   std::array<Transactions, transaction_types_max> transactions_{};  // sums since the last entry; without any, all counts are 0
   std::uint64_t transactions_period_ticks_ = 0;
 };

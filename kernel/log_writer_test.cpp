@@ -332,6 +332,33 @@ TEST_F(LogWriterTest, AFullLogCountsEntriesThatDoNotFitAndStillEnds) {
   EXPECT_EQ(sums_of(entries).rx_frames, 1'000U) << "the last record closes the interval since the last one that was written";
 }
 
+// A measurement divides by the number of transactions, so it must be whole when the log is too short for the records.
+TEST_F(LogWriterTest, AFullLogStillHasAllTransactionsOfTheTypesThatItKnows) {
+  subject.begin({});
+  std::uint64_t counted = 0;
+  const auto count = [&](unsigned type) {
+    subject.count_transaction(type, {.committed = true, .begin_tsc = machine::timestamp()});
+    counted += type == 7 ? 0 : 1;
+  };
+  count(0);
+  for (int i = 0; i < 1'000; ++i) {
+    if (i >= 120) count(7);  // first seen in a full log
+    if (i == 60) count(4);
+    subject.record(Kind::interrupt);
+    count(0);
+  }
+  const std::uint64_t unwritten = ring.extent().unwritten;
+  const auto entries = ended();
+  EXPECT_EQ(ring.extent().unwritten, unwritten + 1) << "type 7 had no room";
+  std::uint64_t found = 0;
+  for (const auto& entry : entries) {
+    const auto sums = as<Transactions>(entry);
+    if (sums.kind == static_cast<std::uint8_t>(Kind::transactions)) found += sums.committed;
+  }
+  EXPECT_EQ(found, counted);
+  EXPECT_EQ(entries.back().kind, static_cast<std::uint8_t>(Kind::anchor));
+}
+
 TEST_F(LogWriterTest, OverwritingKeepsTheNewestEntriesAndNamesTheLostOnes) {
   const RunPlan plan{.overwrite = true};
   subject.begin(plan);
