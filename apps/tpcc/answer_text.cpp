@@ -18,7 +18,7 @@ class Words {
 
   Words& put(std::string_view text) noexcept {
     const std::size_t bytes = std::min(text.size(), static_cast<std::size_t>(end_ - at_));
-    std::memcpy(at_, text.data(), bytes);
+    if (bytes != 0) std::memcpy(at_, text.data(), bytes);
     at_ += bytes;
     return *this;
   }
@@ -87,20 +87,20 @@ void write(const StockLevelInputs& inputs, const StockLevelResult& result, Words
 std::size_t write_answer(const Inputs& inputs, const Result& result, std::span<char, answer_bytes_max> text) noexcept {
   Words words(text);
   words.put(transaction_names[inputs.index()]);
-  switch (kind_of(inputs)) {
-    case Kind::new_order:
+  switch (type_of(inputs)) {
+    case TransactionType::new_order:
       write(*std::get_if<NewOrderInputs>(&inputs), result.new_order, words);
       break;
-    case Kind::payment:
+    case TransactionType::payment:
       write(*std::get_if<PaymentInputs>(&inputs), result.payment, words);
       break;
-    case Kind::order_status:
+    case TransactionType::order_status:
       write(*std::get_if<OrderStatusInputs>(&inputs), result.order_status, words);
       break;
-    case Kind::delivery:
+    case TransactionType::delivery:
       write(*std::get_if<DeliveryInputs>(&inputs), result.delivery, words);
       break;
-    case Kind::stock_level:
+    case TransactionType::stock_level:
       write(*std::get_if<StockLevelInputs>(&inputs), result.stock_level, words);
       break;
   }

@@ -34,9 +34,9 @@ struct Committed {
   Inputs inputs;
 };
 
-/// A hash of the member of the transaction's kind. The caller has zeroed `result` before the attempt, and its types have no padding that is
+/// A hash of the member of the transaction's type. The caller has zeroed `result` before the attempt, and its types have no padding that is
 /// written.
-std::uint64_t digest_of(Kind kind, const Result& result) noexcept {
+std::uint64_t digest_of(TransactionType type, const Result& result) noexcept {
   const auto digest = [](const auto& member) {
     std::uint64_t hash = 0;
     const auto* const bytes = reinterpret_cast<const char*>(&member);
@@ -48,16 +48,16 @@ std::uint64_t digest_of(Kind kind, const Result& result) noexcept {
     }
     return hash;
   };
-  switch (kind) {
-    case Kind::new_order:
+  switch (type) {
+    case TransactionType::new_order:
       return digest(result.new_order);
-    case Kind::payment:
+    case TransactionType::payment:
       return digest(result.payment);
-    case Kind::order_status:
+    case TransactionType::order_status:
       return digest(result.order_status);
-    case Kind::delivery:
+    case TransactionType::delivery:
       return digest(result.delivery);
-    case Kind::stock_level:
+    case TransactionType::stock_level:
       return digest(result.stock_level);
   }
   return 0;
@@ -158,7 +158,7 @@ void CheckedRun::play() {
     check(player.failure);
     report_.rolled_back += player.rolled_back;
     report_.conflicts += player.conflicts;
-    for (const Committed& committed : player.committed) ++report_.committed[static_cast<unsigned>(kind_of(committed.inputs))];
+    for (const Committed& committed : player.committed) ++report_.committed[static_cast<unsigned>(type_of(committed.inputs))];
   }
 }
 
@@ -177,7 +177,7 @@ bool CheckedRun::play_some(Player& player) {
     switch (outcome) {
       case Outcome::committed:
         player.committed.push_back(
-            {player.transaction->commit_number(), digest_of(kind_of(*player.inputs), player.result), *player.inputs});
+            {player.transaction->commit_number(), digest_of(type_of(*player.inputs), player.result), *player.inputs});
         player.inputs = nullptr;
         break;
       case Outcome::absent:
@@ -189,7 +189,7 @@ bool CheckedRun::play_some(Player& player) {
         if (++player.attempts < attempts_max) break;
         [[fallthrough]];
       default:
-        player.failure = std::string(name_of(kind_of(*player.inputs))) + " ended with outcome " +
+        player.failure = std::string(name_of(type_of(*player.inputs))) + " ended with outcome " +
                          std::to_string(static_cast<unsigned>(outcome)) + " after " + std::to_string(player.attempts) + " conflicts";
         return false;
     }
@@ -213,12 +213,12 @@ void CheckedRun::repeat() {
   std::size_t at = 0;
   const auto repeat_some = [&](unsigned) {
     for (unsigned count = 0; count < transactions_per_event && at < all.size(); ++count, ++at) {
-      const Kind kind = kind_of(all[at].inputs);
+      const TransactionType type = type_of(all[at].inputs);
       std::memset(static_cast<void*>(&result), 0, sizeof result);
       if (tpcc::run(transaction, repeated, all[at].inputs, result) != Outcome::committed) {
-        check("transaction " + std::to_string(at) + " of the serial order does not commit alone: " + std::string(name_of(kind)));
-      } else if (digest_of(kind, result) != all[at].digest) {
-        check("transaction " + std::to_string(at) + " of the serial order has another result alone: " + std::string(name_of(kind)));
+        check("transaction " + std::to_string(at) + " of the serial order does not commit alone: " + std::string(name_of(type)));
+      } else if (digest_of(type, result) != all[at].digest) {
+        check("transaction " + std::to_string(at) + " of the serial order has another result alone: " + std::string(name_of(type)));
       }
       if (!report_.failure.empty()) return false;
     }

@@ -28,7 +28,7 @@ struct RunOptions {
 
 struct RunReport {
   std::string failure;  ///< empty: all checks passed
-  std::array<std::uint64_t, kinds> committed{};
+  std::array<std::uint64_t, transaction_types> committed{};
   std::uint64_t rolled_back = 0, conflicts = 0;
 };
 

@@ -27,9 +27,9 @@ struct Core {
   Result result;
 };
 
-void run_some(Core& core, unsigned long transactions, std::optional<Kind> kind) {
+void run_some(Core& core, unsigned long transactions, std::optional<TransactionType> type) {
   for (unsigned long at = 0; at < transactions; ++at) {
-    const Inputs& inputs = kind ? core.generator.next(*kind, ++core.date_us) : core.generator.next(++core.date_us);
+    const Inputs& inputs = type ? core.generator.next(*type, ++core.date_us) : core.generator.next(++core.date_us);
     const Outcome outcome = run(core.transaction, core.database, inputs, core.result);
     if (outcome != Outcome::committed && outcome != Outcome::absent) ++core.failed;
   }
@@ -37,19 +37,19 @@ void run_some(Core& core, unsigned long transactions, std::optional<Kind> kind) 
 
 }  // namespace
 
-extern "C" [[gnu::noinline]] void tpcc_measured_run(void* core, unsigned long transactions, int kind) {
-  run_some(*static_cast<Core*>(core), transactions, kind < 0 ? std::nullopt : std::optional(static_cast<Kind>(kind)));
+extern "C" [[gnu::noinline]] void tpcc_measured_run(void* core, unsigned long transactions, int type) {
+  run_some(*static_cast<Core*>(core), transactions, type < 0 ? std::nullopt : std::optional(static_cast<TransactionType>(type)));
 }
 
 int main(int count, char** words) {
   const unsigned long transactions = count > 1 ? std::strtoul(words[1], nullptr, 10) : 10'000;
-  const int kind = count > 2 ? std::atoi(words[2]) : -1;
-  if (kind >= static_cast<int>(kinds)) return 2;
+  const int type = count > 2 ? std::atoi(words[2]) : -1;
+  if (type >= static_cast<int>(transaction_types)) return 2;
   const auto database = std::make_unique<Database>(Scale{});
   if (!load(*database, 1, 0, 1)) return 1;
   Core core(*database);
   run_some(core, transactions / 10, std::nullopt);
-  tpcc_measured_run(&core, transactions, kind);
+  tpcc_measured_run(&core, transactions, type);
   std::printf("%lu transactions, %lu failed\n", transactions, core.failed);
   return core.failed == 0 ? 0 : 1;
 }

@@ -50,7 +50,7 @@ class Requests {
       case 3:
         return std::string(below(3) == 0 ? 2040 + below(20) : below(100), 'z') + "\r\n";
       case 4:
-        return below(10) == 0 ? "quit\r\n" : "stats tpcc consistency\r\n";
+        return below(10) == 0 ? "quit\r\n" : "stats settings\r\n";
       case 5:
       case 6: {
         const std::size_t bytes = below(3000);

@@ -13,11 +13,6 @@ constexpr std::uint64_t generator_part = 0x6e'0000'0000'0000;
 
 }  // namespace
 
-std::string_view name_of(Kind kind) noexcept {
-  static constexpr std::string_view names[kinds] = {"NewOrder", "Payment", "OrderStatus", "Delivery", "StockLevel"};
-  return names[static_cast<unsigned>(kind)];
-}
-
 HomeWarehouses home_warehouses(const Scale& scale, unsigned core, unsigned cores) noexcept {
   require(core < cores, "a core's share of the warehouses needs an existing core", core);
   const std::uint64_t count = scale.warehouses;
@@ -37,28 +32,28 @@ Generator::Generator(std::uint64_t seed, std::uint32_t stream, HomeWarehouses ho
   require(stream >= 1 && stream <= 1U << 20, "a generator's stream is from 1 to 2^20", stream);
   require(home.first >= 1 && home.first <= home.last && home.last <= scale.warehouses, "home warehouses exist", home.last);
   unsigned at = 0;
-  for (unsigned kind = 0; kind < kinds; ++kind)
-    for (unsigned card = 0; card < cards[kind]; ++card) deck_[at++] = static_cast<Kind>(kind);
+  for (unsigned type = 0; type < transaction_types; ++type)
+    for (unsigned card = 0; card < cards[type]; ++card) deck_[at++] = static_cast<TransactionType>(type);
   require(at == deck_cards, "the deck is complete", at);
 }
 
-const Inputs& Generator::next(std::uint64_t date_us) noexcept { return next(draw_kind(), date_us); }
+const Inputs& Generator::next(std::uint64_t date_us) noexcept { return next(draw_type(), date_us); }
 
-const Inputs& Generator::next(Kind kind, std::uint64_t date_us) noexcept {
-  switch (kind) {
-    case Kind::new_order:
+const Inputs& Generator::next(TransactionType type, std::uint64_t date_us) noexcept {
+  switch (type) {
+    case TransactionType::new_order:
       draw(inputs_.emplace<NewOrderInputs>(), date_us);
       break;
-    case Kind::payment:
+    case TransactionType::payment:
       draw(inputs_.emplace<PaymentInputs>(), date_us);
       break;
-    case Kind::order_status:
+    case TransactionType::order_status:
       draw(inputs_.emplace<OrderStatusInputs>());
       break;
-    case Kind::delivery:
+    case TransactionType::delivery:
       draw(inputs_.emplace<DeliveryInputs>(), date_us);
       break;
-    case Kind::stock_level:
+    case TransactionType::stock_level:
       draw(inputs_.emplace<StockLevelInputs>());
       break;
   }
@@ -66,7 +61,7 @@ const Inputs& Generator::next(Kind kind, std::uint64_t date_us) noexcept {
 }
 
 /// Draws a card that was not drawn since the deck was complete: a shuffle that is spread over the draws.
-Kind Generator::draw_kind() noexcept {
+TransactionType Generator::draw_type() noexcept {
   if (cards_left_ == 0) cards_left_ = deck_cards;
   const std::uint32_t at = random_.between(0, cards_left_ - 1);
   --cards_left_;

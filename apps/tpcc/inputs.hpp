@@ -7,17 +7,13 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
 #include <variant>
 
 #include "apps/tpcc/random.hpp"
 #include "apps/tpcc/schema.hpp"
+#include "apps/tpcc/transaction_type.hpp"
 
 namespace neap::tpcc {
-
-enum class Kind : std::uint8_t { new_order, payment, order_status, delivery, stock_level };
-inline constexpr unsigned kinds = 5;
-[[nodiscard]] std::string_view name_of(Kind kind) noexcept;
 
 /// The customer of a Payment or OrderStatus: by number, or by last name if the number is 0.
 struct CustomerChoice {
@@ -56,9 +52,9 @@ struct StockLevelInputs {
   std::int32_t threshold;
 };
 
-/// The alternatives have the order of `Kind`.
+/// The alternatives have the order of `TransactionType`.
 using Inputs = std::variant<NewOrderInputs, PaymentInputs, OrderStatusInputs, DeliveryInputs, StockLevelInputs>;
-[[nodiscard]] inline Kind kind_of(const Inputs& inputs) noexcept { return static_cast<Kind>(inputs.index()); }
+[[nodiscard]] inline TransactionType type_of(const Inputs& inputs) noexcept { return static_cast<TransactionType>(inputs.index()); }
 
 /// The warehouses of a core's terminals, from `first` to `last`.
 struct HomeWarehouses {
@@ -79,10 +75,10 @@ class Generator {
   /// NewOrder, 43 Payment, 4 of each other type. `date_us` is the time of the transaction, and MUST NOT be 0.
   const Inputs& next(std::uint64_t date_us) noexcept;
   /// The same for a given type.
-  const Inputs& next(Kind kind, std::uint64_t date_us) noexcept;
+  const Inputs& next(TransactionType type, std::uint64_t date_us) noexcept;
 
  private:
-  Kind draw_kind() noexcept;
+  TransactionType draw_type() noexcept;
   std::uint32_t draw_home() noexcept { return random_.between(home_.first, home_.last); }
   std::uint32_t draw_district() noexcept { return random_.between(1, scale_.districts); }
   std::uint32_t draw_customer() noexcept { return nurand(random_, 1023, constants_.customer, 1, scale_.customers_per_district); }
@@ -94,7 +90,7 @@ class Generator {
   void draw(DeliveryInputs& inputs, std::uint64_t date_us) noexcept;
   void draw(StockLevelInputs& inputs) noexcept;
 
-  static constexpr std::array<std::uint8_t, kinds> cards{45, 43, 4, 4, 4};
+  static constexpr std::array<std::uint8_t, transaction_types> cards{45, 43, 4, 4, 4};
   static constexpr unsigned deck_cards = 100;
 
   const Scale scale_;
@@ -102,7 +98,7 @@ class Generator {
   const NurandConstants constants_;
   Random random_;
   std::uint64_t history_;  // key of the next row of HISTORY
-  std::array<Kind, deck_cards> deck_;
+  std::array<TransactionType, deck_cards> deck_;
   unsigned cards_left_ = 0;
   Inputs inputs_;
 };

@@ -30,13 +30,13 @@ TEST(Generator, EachDeckHasTheExactMix) {
   Generator generator(seed, 1, {1, 4}, scale);
   std::set<std::size_t> places;  // of the first Delivery of each deck
   for (int deck = 0; deck < 50; ++deck) {
-    std::array<unsigned, kinds> counts{};
+    std::array<unsigned, transaction_types> counts{};
     std::size_t first = 0;
     for (std::size_t card = 0; card < 100; ++card) {
-      const Kind kind = kind_of(generator.next(date));
-      if (++counts[static_cast<unsigned>(kind)] == 1 && kind == Kind::delivery) first = card;
+      const TransactionType type = type_of(generator.next(date));
+      if (++counts[static_cast<unsigned>(type)] == 1 && type == TransactionType::delivery) first = card;
     }
-    EXPECT_EQ(counts, (std::array<unsigned, kinds>{45, 43, 4, 4, 4}));
+    EXPECT_EQ(counts, (std::array<unsigned, transaction_types>{45, 43, 4, 4, 4}));
     places.insert(first);
   }
   EXPECT_GT(places.size(), 20U);
@@ -46,9 +46,9 @@ TEST(Generator, EqualSeedsGiveEqualInputsAndStreamsDiffer) {
   Generator one(seed, 1, {1, 4}, scale), same(seed, 1, {1, 4}, scale), other(seed, 2, {1, 4}, scale);
   unsigned equal = 0;
   for (int draw = 0; draw < 1'000; ++draw) {
-    const auto& left = get<NewOrderInputs>(one.next(Kind::new_order, date));
-    const auto& right = get<NewOrderInputs>(same.next(Kind::new_order, date));
-    const auto& third = get<NewOrderInputs>(other.next(Kind::new_order, date));
+    const auto& left = get<NewOrderInputs>(one.next(TransactionType::new_order, date));
+    const auto& right = get<NewOrderInputs>(same.next(TransactionType::new_order, date));
+    const auto& third = get<NewOrderInputs>(other.next(TransactionType::new_order, date));
     ASSERT_EQ(left.customer, right.customer);
     ASSERT_EQ(left.line[4].item, right.line[4].item);
     equal += left.customer == third.customer ? 1 : 0;
@@ -62,7 +62,7 @@ TEST(Generator, NewOrder) {
   constexpr int draws = 20'000;
   std::set<std::uint32_t> warehouses, districts, line_counts, quantities, remote_warehouses;
   for (int draw = 0; draw < draws; ++draw) {
-    const auto& inputs = get<NewOrderInputs>(generator.next(Kind::new_order, date + 1));
+    const auto& inputs = get<NewOrderInputs>(generator.next(TransactionType::new_order, date + 1));
     warehouses.insert(inputs.warehouse);
     districts.insert(inputs.district);
     line_counts.insert(inputs.lines);
@@ -102,7 +102,7 @@ TEST(Generator, Payment) {
   constexpr int draws = 20'000;
   std::set<std::uint64_t> histories;
   for (int draw = 0; draw < draws; ++draw) {
-    const auto& inputs = get<PaymentInputs>(generator.next(Kind::payment, date));
+    const auto& inputs = get<PaymentInputs>(generator.next(TransactionType::payment, date));
     EXPECT_EQ(inputs.warehouse, 1U);
     ASSERT_TRUE(inputs.amount >= 100 && inputs.amount <= 500'000);
     histories.insert(inputs.history);
@@ -129,11 +129,11 @@ TEST(Generator, OtherTypes) {
   std::set<std::uint32_t> carriers;
   std::set<std::int32_t> thresholds;
   for (int draw = 0; draw < draws; ++draw) {
-    const auto& status = get<OrderStatusInputs>(generator.next(Kind::order_status, date)).customer;
+    const auto& status = get<OrderStatusInputs>(generator.next(TransactionType::order_status, date)).customer;
     EXPECT_EQ(status.warehouse, 4U);
     by_name += status.customer == 0 ? 1 : 0;
-    carriers.insert(get<DeliveryInputs>(generator.next(Kind::delivery, date)).carrier);
-    thresholds.insert(get<StockLevelInputs>(generator.next(Kind::stock_level, date)).threshold);
+    carriers.insert(get<DeliveryInputs>(generator.next(TransactionType::delivery, date)).carrier);
+    thresholds.insert(get<StockLevelInputs>(generator.next(TransactionType::stock_level, date)).threshold);
   }
   expect_share(by_name, draws, 0.6);
   EXPECT_EQ(carriers.size(), 10U);
@@ -145,9 +145,9 @@ TEST(Generator, OtherTypes) {
 TEST(Generator, OneWarehouseHasNoRemoteAccess) {
   Generator generator(seed, 1, {1, 1}, Scale{});
   for (int draw = 0; draw < 5'000; ++draw) {
-    const auto& order = get<NewOrderInputs>(generator.next(Kind::new_order, date));
+    const auto& order = get<NewOrderInputs>(generator.next(TransactionType::new_order, date));
     for (std::uint32_t at = 0; at < order.lines; ++at) ASSERT_EQ(order.line[at].supply_warehouse, 1U);
-    ASSERT_EQ(get<PaymentInputs>(generator.next(Kind::payment, date)).customer.warehouse, 1U);
+    ASSERT_EQ(get<PaymentInputs>(generator.next(TransactionType::payment, date)).customer.warehouse, 1U);
   }
 }
 

@@ -63,12 +63,13 @@ neap::task<int> neap::application(Arguments& arguments) {
 
   tpcc::Service service(options, core_count());
   tpcc::ServerDatabase database(service, {});
-  const std::uint64_t begin_ns = machine::now_ns();
+  const std::uint64_t begin_ns = machine::now_ns(), begin_bytes = memory::free_page_bytes();
   if (const auto started = co_await database.start(); !started) {
     print("tpcc: ", started.error());
     co_return 1;
   }
-  print("tpcc: ", options.warehouses, " warehouses loaded in ", (machine::now_ns() - begin_ns) / 1'000'000, " ms");
+  print("tpcc: warehouses=", options.warehouses, " loaded in ", (machine::now_ns() - begin_ns) / 1'000'000, " ms, ",
+        (begin_bytes - memory::free_page_bytes()) >> 20, " MiB");
 
   (void)(*control)->add_statistics("tpcc", [&service](std::optional<unsigned> core, const Emit& emit) { service.report(core, emit); });
   if (const auto added = (*control)->add_command("consistency", "Checks TPC-C's consistency conditions.", check_command(service)); !added)

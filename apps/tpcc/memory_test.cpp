@@ -89,9 +89,11 @@ TEST_F(MemoryFull, EachTransactionLeavesNothingAndSucceedsLater) {
   Generator generator(test::seed, 1, {1, 2}, scale);
   unsigned failures = 0;
   for (unsigned round = 0; round < 8; ++round) {
-    for (const Kind kind : {Kind::new_order, Kind::payment, Kind::delivery, Kind::order_status, Kind::stock_level}) {
-      const Inputs& inputs = generator.next(kind, date + round);
-      if (kind == Kind::new_order && std::get<NewOrderInputs>(inputs).line[std::get<NewOrderInputs>(inputs).lines - 1].item > scale.items)
+    for (const TransactionType type : {TransactionType::new_order, TransactionType::payment, TransactionType::delivery,
+                                       TransactionType::order_status, TransactionType::stock_level}) {
+      const Inputs& inputs = generator.next(type, date + round);
+      if (type == TransactionType::new_order &&
+          std::get<NewOrderInputs>(inputs).line[std::get<NewOrderInputs>(inputs).lines - 1].item > scale.items)
         continue;
       failures += fail_at_each_allocation(inputs);
     }
@@ -101,9 +103,9 @@ TEST_F(MemoryFull, EachTransactionLeavesNothingAndSucceedsLater) {
 
 TEST_F(MemoryFull, ReadersNeedNone) {
   Generator generator(test::seed, 1, {1, 2}, scale);
-  for (const Kind kind : {Kind::order_status, Kind::stock_level}) {
+  for (const TransactionType type : {TransactionType::order_status, TransactionType::stock_level}) {
     allocations_left = 0;
-    EXPECT_EQ(one.run(generator.next(kind, date)), Outcome::committed);
+    EXPECT_EQ(one.run(generator.next(type, date)), Outcome::committed);
     allocations_left = unlimited;
   }
 }

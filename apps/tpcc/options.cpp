@@ -27,7 +27,7 @@ Options read_options(Arguments& arguments, std::uint64_t free_bytes, unsigned co
   options.requests_per_event = static_cast<unsigned>(arguments.number(
       "max-reqs-per-event", 16, {1, 1'000'000}, "transactions of one connection after which other connections are served"));
   options.attempts_max =
-      static_cast<unsigned>(arguments.number("attempts", 100, {1, 1'000'000}, "attempts of a transaction that has conflicts"));
+      static_cast<unsigned>(arguments.number("attempts", 10'000, {1, 1'000'000}, "attempts of a transaction that has conflicts"));
   // The network and the card need memory when the tables have grown.
   options.reserve_bytes = arguments.bytes("reserve", std::max(free_bytes / 16, mebibyte), {0, std::max(free_bytes, mebibyte)},
                                           "memory left free; with less, transactions that insert are refused");

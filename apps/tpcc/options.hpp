@@ -15,7 +15,7 @@ struct Options {
   unsigned connections_max = 16384;  ///< of all cores together
   unsigned idle_timeout_s = 0;       ///< a connection that is silent for longer is reset; 0: never
   unsigned requests_per_event = 16;  ///< transactions of one connection after which other connections are served
-  unsigned attempts_max = 100;       ///< of a transaction; then its client gets an error
+  unsigned attempts_max = 10'000;    ///< of a transaction; then its client gets an error
   std::uint64_t reserve_bytes = 0;   ///< with less free memory, transactions that insert are refused
 };
 

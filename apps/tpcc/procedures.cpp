@@ -8,16 +8,16 @@ namespace neap::tpcc {
 namespace {
 
 Outcome body(Transaction& transaction, Database& database, const Inputs& inputs, Result& result) noexcept {
-  switch (kind_of(inputs)) {
-    case Kind::new_order:
+  switch (type_of(inputs)) {
+    case TransactionType::new_order:
       return new_order(transaction, database, *std::get_if<NewOrderInputs>(&inputs), result.new_order);
-    case Kind::payment:
+    case TransactionType::payment:
       return payment(transaction, database, *std::get_if<PaymentInputs>(&inputs), result.payment);
-    case Kind::order_status:
+    case TransactionType::order_status:
       return order_status(transaction, database, *std::get_if<OrderStatusInputs>(&inputs), result.order_status);
-    case Kind::delivery:
+    case TransactionType::delivery:
       return delivery(transaction, database, *std::get_if<DeliveryInputs>(&inputs), result.delivery);
-    case Kind::stock_level:
+    case TransactionType::stock_level:
       return stock_level(transaction, database, *std::get_if<StockLevelInputs>(&inputs), result.stock_level);
   }
   return Outcome::conflict;
@@ -33,7 +33,8 @@ Outcome run(Transaction& transaction, Database& database, const Inputs& inputs, 
   // Rows are never missing, except an item of a NewOrder, and new keys are never in use. If another core commits between two reads, a row
   // that the first read refers to may be missing, or an order's number may be in use. The commit would then fail.
   if (outcome == Outcome::exists) return Outcome::conflict;
-  if (outcome == Outcome::absent && !(kind_of(inputs) == Kind::new_order && result.new_order.rolled_back)) return Outcome::conflict;
+  if (outcome == Outcome::absent && !(type_of(inputs) == TransactionType::new_order && result.new_order.rolled_back))
+    return Outcome::conflict;
   return outcome;
 }
 

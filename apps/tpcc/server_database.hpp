@@ -2,7 +2,8 @@
 // The database of the server: loaded by all cores at the start, used by one terminal on each core, and checked on request.
 //
 // Memory may run out, because orders are only added. The tables get no memory beyond the reserve (`reserve=`), which is the network's and
-// the card's. With less free memory, a transaction that inserts rows is refused before it begins. The other ones go on.
+// the card's. With less free memory, a transaction that inserts rows is refused before it begins. The other ones go on. Free memory is
+// counted in whole pages of all nodes. Free objects of the heap are not counted, so a little more than the reserve stays free.
 #pragma once
 
 #include <expected>

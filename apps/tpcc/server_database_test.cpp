@@ -6,9 +6,12 @@
 #include <array>
 #include <set>
 #include <string>
+#include <variant>
 
 #include "apps/tpcc/consistency.hpp"
+#include "apps/tpcc/inputs.hpp"
 #include "apps/tpcc/loader.hpp"
+#include "apps/tpcc/procedures.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap::tpcc {
@@ -67,6 +70,51 @@ TEST(ServerDatabase, WithoutTheReserveOnlyTransactionsThatInsertAreRefused) {
   EXPECT_EQ(subject.database.order.rows(), orders);
   EXPECT_EQ(subject.database.history.rows(), payments);
   EXPECT_EQ(find_inconsistency(subject.database), "");
+}
+
+// Another core's new order is in progress: its key is in the index, and the order's number is not.
+TEST(ServerDatabase, ATransactionInTheWayPostponesAndLeavesNothing) {
+  constexpr Scale one_district{.warehouses = 1, .items = 200, .customers_per_district = 60, .orders_per_district = 60, .districts = 1};
+  Database database(one_district);
+  transactions::Epochs epochs;
+  const Options options{.warehouses = 1, .seed = 7, .attempts_max = 20};
+  ASSERT_TRUE(load(database, options.seed, 0, 1));
+  const auto terminal = make_terminal(database, epochs, options, 0, 1);
+  const auto worker = transactions::Worker::make(epochs);
+  Transaction other(*worker);
+  Generator generator(options.seed, 100, {1, 1}, one_district);
+  NewOrderResult result;
+  std::array<char, answer_bytes_max> text;
+  const auto run_until = [&](auto wanted) {
+    for (;;) {
+      const Answer answer = terminal->run(text);
+      if (wanted(answer)) return answer;
+      EXPECT_EQ(answer.ending, Ending::committed);
+      if (testing::Test::HasFailure()) return answer;
+    }
+  };
+  const auto is_new_order = [](const Answer& answer) { return answer.type == TransactionType::new_order; };
+
+  const std::uint64_t orders = database.order.rows();
+  other.begin();
+  ASSERT_EQ(new_order(other, database, *std::get_if<NewOrderInputs>(&generator.next(TransactionType::new_order, 1)), result),
+            Outcome::done);
+  Answer answer = run_until(is_new_order);
+  EXPECT_EQ(answer.ending, Ending::postponed);
+  EXPECT_EQ(terminal->run(text).ending, Ending::postponed);
+  answer = terminal->run(text);
+  EXPECT_EQ(answer.ending, Ending::conflict) << "after attempts=20";
+  EXPECT_EQ(answer.attempts, 20U);
+
+  answer = run_until(is_new_order);
+  EXPECT_EQ(answer.ending, Ending::postponed) << "the next new order begins with its first attempt";
+  other.abort();
+  answer = terminal->run(text);
+  EXPECT_EQ(answer.ending, Ending::committed);
+  EXPECT_TRUE(is_new_order(answer)) << "the same transaction is tried again";
+  EXPECT_EQ(answer.attempts, 9U);
+  EXPECT_EQ(database.order.rows(), orders + 1);
+  EXPECT_EQ(find_inconsistency(database), "");
 }
 
 }  // namespace

@@ -37,8 +37,9 @@ struct Answer {
 class Terminal {
  public:
   virtual ~Terminal() = default;
-  /// Runs the next transaction of the mix to its end, and writes its answer into `text`, which has room for `answer_bytes_max` bytes.
-  /// With each ending, the transaction is applied as a whole or not at all.
+  /// Runs the next transaction of the mix, and writes its answer into `text`. With each ending, the transaction is applied as a whole or
+  /// not at all. After `postponed`, the next call tries the same transaction again. It SHOULD follow in a later event, because the other
+  /// core's transaction needs time. Any client of this core MAY be given the answer.
   virtual Answer run(std::span<char, answer_bytes_max> text) noexcept = 0;
 };
 

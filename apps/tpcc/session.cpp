@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// How often a session looks whether a check of consistency has ended.
+/// How often a session looks whether a check of consistency has ended, and tries a transaction that was postponed.
 constexpr std::chrono::nanoseconds pause_poll = 1ms;
 /// A part of a refused send that is never sent (`request_room`).
 constinit std::byte never_sent{};
@@ -35,11 +35,6 @@ struct Session::Line {
   std::uint32_t bytes = 0;
   bool whole = false;
   char text[line_bytes_max + 2];
-};
-
-/// Connects a check in progress with its session, which may end before the check.
-struct Session::Check {
-  Session* session;
 };
 
 /// The replies of one event, in the core's memory.
@@ -92,7 +87,6 @@ std::unique_ptr<net::ConnectionHandler> accept(Service& service, net::Connection
 Session::Session(CoreState& core) noexcept : core_(core) { core_.statistics.connections_accepted.add(); }
 
 Session::~Session() {
-  if (check_ != nullptr) check_->session = nullptr;
   core_.statistics.connections_closed.add();
   core_.service->release();
 }
@@ -100,7 +94,6 @@ Session::~Session() {
 void Session::closed() {
   ended_ = true;
   later_.cancel();
-  if (check_ != nullptr) check_->session = nullptr;
   input_.clear();
 }
 
@@ -140,7 +133,7 @@ void Session::work_later(std::chrono::nanoseconds delay) noexcept {
 }
 
 void Session::work() noexcept {
-  if (ended_ || output_waits_ || check_ != nullptr) return;
+  if (ended_ || output_waits_) return;
   if (later_.pending()) return;  // further input is handled after that of the earlier events
   bool all_done = true;
   {
@@ -158,7 +151,7 @@ void Session::work() noexcept {
       }
     }
     log::count_requests(core_.statistics.requests.value() - requests_before);
-    all_done = check_ == nullptr && !output_waits_ && !later_.pending();
+    all_done = !output_waits_ && !later_.pending();
   }
   if (ended_) return;
   if (output_waits_) {
@@ -271,9 +264,6 @@ Session::Step Session::handle(std::string_view line, Output& output) noexcept {
       case Command::Kind::statistics:
         report_statistics(output);
         break;
-      case Command::Kind::consistency:
-        drop_line();
-        return begin_check(output);
       case Command::Kind::quit:
         quit_ = true;
         break;
@@ -296,8 +286,13 @@ Session::Step Session::handle(std::string_view line, Output& output) noexcept {
   std::string_view keys = line.substr(keys_at_);
   const std::string_view key = take_word(keys);
   char* const to = output.room(reply_bytes_max);
-  core_.statistics.requests.add();
   const Answer answer = core_.terminal->run(std::span<char, answer_bytes_max>(to + key_bytes_max + 48, answer_bytes_max));
+  if (answer.ending == Ending::postponed) {
+    core_.statistics.postponements.add();
+    work_later(pause_poll);
+    return Step::waits;
+  }
+  core_.statistics.requests.add();
   count_ending(core_.statistics.transactions[static_cast<std::size_t>(answer.type)], answer.ending, answer.attempts);
   if (answer.ending == Ending::conflict || answer.ending == Ending::no_memory) {
     // An error takes the place of all values that follow, as memcached's does.
@@ -351,38 +346,6 @@ void Session::report_statistics(Output& output) noexcept {
   } catch (const std::bad_alloc&) {
     abort();
   }
-}
-
-// --- The check of consistency ------------------------------------------------------------------------------------------------------------
-Session::Step Session::begin_check(Output& output) noexcept {
-  try {
-    if (core_.service->check_consistency != nullptr) {
-      check_ = std::make_shared<Check>(this);
-      if (core_.service->check_consistency([check = check_](std::string_view violation) {
-            if (check->session != nullptr) check->session->end_check(violation);
-          })) {
-        return Step::waits;
-      }
-      check_.reset();
-    }
-    output.put("SERVER_ERROR a check is in progress, or there is none\r\n");
-  } catch (const std::bad_alloc&) {
-    check_.reset();
-    output.put("SERVER_ERROR out of memory\r\n");
-  }
-  return Step::done;
-}
-
-void Session::end_check(std::string_view violation) noexcept {
-  check_.reset();
-  if (ended_) return;
-  {
-    Output output(*this);
-    output.put("STAT consistency ");
-    output.put(violation.empty() ? "ok" : violation.substr(0, answer_bytes_max));
-    output.put("\r\nEND\r\n");
-  }
-  work();
 }
 
 // --- Output ------------------------------------------------------------------------------------------------------------------------------

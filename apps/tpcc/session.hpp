@@ -50,20 +50,16 @@ class Session final : public Handler {
  private:
   class Output;
   struct Line;
-  struct Check;
   enum class Step : std::uint8_t {
     done,   ///< another step may follow
-    waits,  ///< for bytes, for a check, or for the end
+    waits,  ///< for bytes, for a time, or for the end
   };
 
   void work() noexcept;
   [[nodiscard]] Step step(Output& output) noexcept;
   [[nodiscard]] Step handle(std::string_view line, Output& output) noexcept;
   void skip_value(Output& output) noexcept;
-  void run_next(Output& output) noexcept;
   void report_statistics(Output& output) noexcept;
-  [[nodiscard]] Step begin_check(Output& output) noexcept;
-  void end_check(std::string_view violation) noexcept;
   [[nodiscard]] bool take_line(std::string_view& line, Output& output) noexcept;
   void drop_line() noexcept;
   void send(std::string_view bytes) noexcept;
@@ -72,9 +68,8 @@ class Session final : public Handler {
   void abort() noexcept;
 
   CoreState& core_;
-  net::Buffer input_;           // received, not handled yet
-  std::unique_ptr<Line> line_;  // a line that arrived in several pieces
-  std::shared_ptr<Check> check_;
+  net::Buffer input_;              // received, not handled yet
+  std::unique_ptr<Line> line_;     // a line that arrived in several pieces
   Timer later_;                    // calls `work`
   std::uint32_t value_left_ = 0;   // bytes of a value that are to be skipped, with its line end
   std::uint32_t line_bytes_ = 0;   // of the line in progress at the front of `input_`, with its line end; 0: it is in `line_`, or none

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -78,6 +79,7 @@ TEST(Session, MalformedCommandsAreRefusedWithoutATransaction) {
       {"verbosity", "ERROR\r\n"},
       {"verbosity x", "CLIENT_ERROR bad command line format\r\n"},
       {"stats nothing", "ERROR\r\n"},
+      {"stats tpcc consistency", "ERROR\r\n"},  // stops all transactions, so it is a command of control only
       {"quit now", "ERROR\r\n"},
   };
   Server server;
@@ -204,25 +206,65 @@ TEST(Session, StatisticsHaveAllCountersOnce) {
   EXPECT_TRUE(text.ends_with("END\r\n"));
 }
 
-TEST(Session, ACheckOfConsistencyAnswersItsClientOnly) {
-  Server server;
-  Checked checked;
-  server.service.check_consistency = [&checked](Checked done) {
-    if (checked != nullptr) return false;
-    checked = std::move(done);
-    return true;
-  };
-  Peer peer(server), other(server);
-  EXPECT_EQ(peer.ask("stats tpcc consistency\r\nget k\r\n"), "");
-  EXPECT_EQ(other.ask("stats tpcc consistency\r\n"), "SERVER_ERROR a check is in progress, or there is none\r\n");
-  checked("");
-  EXPECT_EQ(peer.read_all(), "STAT consistency ok\r\nEND\r\n" + value(1) + "END\r\n");
-  {
-    checked = nullptr;
-    Peer gone(server);
-    EXPECT_EQ(gone.ask("stats tpcc consistency\r\n"), "");
+struct OnCore {
+  OnCore() {
+    machine.on(0, [this] {
+      server = std::make_unique<Server>();
+      peer = std::make_unique<Peer>(*server);
+    });
   }
-  checked("the session has ended, so this is not sent");
+  ~OnCore() {
+    machine.on(0, [this] {
+      peer.reset();
+      server.reset();
+    });
+  }
+  std::string ask(std::string_view request) {
+    return machine.value_on(0, [&] { return peer->ask(request); });
+  }
+  std::string read(std::size_t bytes) {
+    std::string text;
+    EXPECT_TRUE(host::HostMachine::wait_until([&] {
+      text += machine.value_on(0, [&] { return peer->read_all(); });
+      return text.size() >= bytes;
+    }));
+    return text;
+  }
+  host::HostMachine machine{1};
+  std::unique_ptr<Server> server;
+  std::unique_ptr<Peer> peer;
+};
+
+// The core that is in the way may have no CPU for a while. This core MUST NOT wait for it within an event.
+TEST(Session, APostponedTransactionIsTriedAgainInALaterEvent) {
+  OnCore core;
+  core.machine.on(0, [&] { core.server->terminal->postponed = 3; });
+  EXPECT_EQ(core.ask("get a b\r\nget c\r\n"), "");
+  const std::string expected = value(1, "a") + value(2, "b") + "END\r\n" + value(3, "c") + "END\r\n";
+  EXPECT_EQ(core.read(expected.size()), expected);
+  EXPECT_EQ(core.server->statistics().postponements.value(), 3U);
+  EXPECT_EQ(core.server->statistics().requests.value(), 3U) << "an attempt is no request";
+}
+
+TEST(Session, AClientMayLeaveWhileItsTransactionIsPostponed) {
+  OnCore core;
+  core.machine.on(0, [&] { core.server->terminal->postponed = 1; });
+  EXPECT_EQ(core.ask("get a\r\n"), "");
+  core.machine.on(0, [&] {
+    core.peer = std::make_unique<Peer>(*core.server);
+    EXPECT_EQ(core.server->service.connections(), 1U);
+  });
+  EXPECT_EQ(core.ask("get b\r\n"), value(1, "b") + "END\r\n");
+}
+
+TEST(Session, NoTransactionRunsDuringACheckOfConsistency) {
+  OnCore core;
+  core.machine.on(0, [&] { core.server->service.core(0).paused = true; });
+  EXPECT_EQ(core.ask("version\r\nget a\r\n"), "VERSION 1.6.0-neap-tpcc\r\n");
+  EXPECT_EQ(core.server->terminal->runs, 0U);
+  core.machine.on(0, [&] { core.server->service.core(0).paused = false; });
+  const std::string expected = value(1, "a") + "END\r\n";
+  EXPECT_EQ(core.read(expected.size()), expected);
 }
 
 TEST(Session, ASilentConnectionIsReset) {

@@ -27,11 +27,11 @@ int main(int count, char** words) {
     return 2;
   }
   const test::RunReport report = test::run_and_check(options);
-  for (unsigned kind = 0; kind < kinds; ++kind) {
-    const std::string_view name = name_of(static_cast<Kind>(kind));
-    std::printf("%-12.*s %10lu committed\n", static_cast<int>(name.size()), name.data(), report.committed[kind]);
+  for (unsigned type = 0; type < transaction_types; ++type) {
+    const std::string_view name = name_of(static_cast<TransactionType>(type));
+    std::printf("%-12.*s %10lu committed\n", static_cast<int>(name.size()), name.data(), report.committed[type]);
   }
-  std::printf("%-12s %10lu rolled back\n%-12s %10lu conflicts\n", "NewOrder", report.rolled_back, "all", report.conflicts);
+  std::printf("%-12s %10lu rolled back\n%-12s %10lu conflicts\n", "new_order", report.rolled_back, "all", report.conflicts);
   std::printf("%s\n", report.failure.empty() ? "serializable and consistent" : report.failure.c_str());
   return report.failure.empty() ? 0 : 1;
 }

@@ -15,6 +15,7 @@ constexpr NamedCount<Statistics, Counter> rows[] = {
     {"requests.transactions", &Statistics::requests},
     {"requests.sets", &Statistics::sets},
     {"requests.errors", &Statistics::errors},
+    {"requests.postponed", &Statistics::postponements},
     {"requests.yields", &Statistics::yields},
     {"output.waits", &Statistics::output_waits},
     {"bytes.received", &Statistics::bytes_received},

@@ -10,14 +10,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "apps/tpcc/transaction_type.hpp"
 #include "kernel/counter.hpp"
 
 namespace neap::tpcc {
-
-/// The five transactions of TPC-C, in the order of the specification (clauses 2.4 to 2.8).
-enum class TransactionType : std::uint8_t { new_order, payment, order_status, delivery, stock_level };
-constexpr std::array<std::string_view, 5> transaction_names{"new_order", "payment", "order_status", "delivery", "stock_level"};
-constexpr std::size_t transaction_types = transaction_names.size();
 
 /// The end of a transaction as its client sees it.
 enum class Ending : std::uint8_t {
@@ -25,6 +21,7 @@ enum class Ending : std::uint8_t {
   rolled_back,  ///< the 1 % of new orders with an unused item (clause 2.4.1.4): a normal answer
   conflict,     ///< each attempt had a conflict; nothing is applied
   no_memory,    ///< nothing is applied
+  postponed,    ///< no end yet: another core's transaction is in the way, and nothing is applied
 };
 
 struct TransactionCounters {
@@ -42,6 +39,7 @@ struct Statistics {
   Counter requests;                 ///< transactions asked for: a key of a get is one
   Counter sets;                     ///< accepted and ignored
   Counter errors;                   ///< commands refused by the parser
+  Counter postponements;            ///< a transaction met another core's, and waited for a later event
   Counter yields;                   ///< a client's pipelined requests waited for other events
   Counter output_waits;             ///< a client's requests waited until it had read its replies
   Counter bytes_received, bytes_sent;
@@ -60,6 +58,8 @@ inline void count_ending(TransactionCounters& counters, Ending ending, unsigned 
       return counters.gave_up.add();
     case Ending::no_memory:
       return counters.out_of_memory.add();
+    case Ending::postponed:
+      return;
   }
 }
 

@@ -17,6 +17,10 @@ namespace neap::tpcc::test {
 class CountingTerminal final : public Terminal {
  public:
   Answer run(std::span<char, answer_bytes_max> text) noexcept override {
+    if (postponed != 0) {
+      --postponed;
+      return {.ending = Ending::postponed};
+    }
     ++runs;
     std::memset(text.data(), 'x', answer_bytes_max);
     const std::string number = std::to_string(runs);
@@ -26,6 +30,7 @@ class CountingTerminal final : public Terminal {
   }
 
   unsigned runs = 0;
+  unsigned postponed = 0;  ///< so many further calls are
   unsigned fails_at = 0;
   Ending failure = Ending::conflict;
   std::size_t text_bytes = 0;

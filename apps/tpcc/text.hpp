@@ -25,7 +25,7 @@ struct Text {
 
   void assign(std::string_view text) noexcept {
     const std::size_t count = std::min(text.size(), Bytes);
-    std::memcpy(bytes, text.data(), count);
+    if (count != 0) std::memcpy(bytes, text.data(), count);  // an empty view may have no address
     std::memset(bytes + count, 0, Bytes - count);
   }
   /// The value without its padding.

@@ -60,7 +60,6 @@ Command parse_set(std::string_view rest) noexcept {
 Command parse_stats(std::string_view rest) noexcept {
   const std::string_view what = take_word(rest);
   if (what.empty()) return {.kind = Command::Kind::statistics};
-  if (what == "tpcc" && take_word(rest) == "consistency" && take_word(rest).empty()) return {.kind = Command::Kind::consistency};
   return refuse(error);
 }
 

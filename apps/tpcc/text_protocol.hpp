@@ -18,10 +18,9 @@ constexpr std::uint64_t value_bytes_max = 1 << 20;
 
 struct Command {
   enum class Kind : std::uint8_t {
-    get,          ///< one transaction for each of `keys`
-    set,          ///< `value_bytes` bytes and a line end follow; they are ignored
-    statistics,   ///< the counters
-    consistency,  ///< checks the consistency conditions of the specification
+    get,         ///< one transaction for each of `keys`
+    set,         ///< `value_bytes` bytes and a line end follow; they are ignored
+    statistics,  ///< the counters
     quit,
     answer,   ///< nothing but `answer`
     refused,  ///< an error, which is `answer`
