@@ -31,8 +31,8 @@ START_SECONDS = 300.0
 CHECK_SECONDS = 120.0
 CONNECT_PAUSE_SECONDS = 0.01
 CONNECTIONS = 1000
-# One warehouse leaves some ten MiB above the reserve.
-FULL_MEMORY, FULL_RESERVE = "768M", "64M"
+# Memory above the reserve, for some thousand orders.
+ROOM_BYTES = 6 << 20
 NAMES = {"new_order", "payment", "order_status", "delivery", "stock_level"}
 
 
@@ -178,7 +178,7 @@ def test_the_counters_agree_with_the_answers(server: TpccServer) -> None:
     for name, count in counts.items():
         assert sum(after[f"{name}.{end}"] - before[f"{name}.{end}"] for end in ("committed", "rolled_back")) == count
     with server.control() as control:
-        assert f"tpcc.new_order.committed={after['new_order.committed']}" in control.ask("stats").split()
+        assert f"tpcc.new_order.committed={after['new_order.committed']};" in control.ask("stats").split()
 
 
 def test_only_control_may_ask_for_a_check(server: TpccServer) -> None:
@@ -223,6 +223,20 @@ def test_equal_seeds_give_equal_tables_and_transactions() -> None:
     assert orders(6) != first
 
 
+def test_silent_clients_and_those_over_the_limit_are_closed() -> None:
+    with TpccServer("warehouses=1", "connections=2", "idle_timeout=5", cores=1) as server:
+        with server.connect() as first, server.connect() as second:
+            assert type_of(answer(first)) in NAMES and type_of(answer(second)) in NAMES
+            with server.connect() as third:
+                assert third.read_line() == b"ERROR Too many open connections"
+                third.expect_closed()
+            first.expect_closed()
+            second.expect_closed()
+        counters = server.statistics()
+        assert counters["connections.refused"] == 1 and counters["connections.idle_closed"] == 2
+        server.check()
+
+
 @pytest.mark.parametrize(
     "word", ["warehouses=0", "warehouses=5000", "seed=first", "port=0", "connections=0", "attempts=0", "reserve=100T", "warehouse=1"]
 )
@@ -241,7 +255,9 @@ def test_tables_that_do_not_fit_stop_the_boot_with_a_hint() -> None:
 
 
 def test_with_the_memory_full_inserting_transactions_are_refused_whole() -> None:
-    with TpccServer("warehouses=1", f"reserve={FULL_RESERVE}", "max-reqs-per-event=64", memory=FULL_MEMORY) as server:
+    with TpccServer("warehouses=1") as server, server.control() as control:
+        free_bytes = int(re.search(r"memory\.free_bytes=(\d+)", control.ask("stats"))[1])
+    with TpccServer("warehouses=1", f"reserve={free_bytes - ROOM_BYTES}", "max-reqs-per-event=64") as server:
         deadline = time.monotonic() + 600
         ends = {b"END", b"SERVER_ERROR out of memory"}
         with server.connect() as wire:

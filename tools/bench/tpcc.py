@@ -30,10 +30,10 @@ from tools.process import finished, run_logged
 
 APPLICATION = "tpcc"
 GAP_US = 2000.0
-BURSTS = 500
+BURSTS = 400
 CONNECTIONS_A_CORE = 4
 WARM_UP_MS = 20.0
-MEBIBYTES_A_WAREHOUSE = 512
+MEBIBYTES_A_WAREHOUSE = 256
 CORES = (1, 2, 4, 8)
 # Three quarters of the cost of Silo's own benchmark, which has no network.
 TARGET = 45_000
