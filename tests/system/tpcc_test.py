@@ -256,7 +256,9 @@ def test_tables_that_do_not_fit_stop_the_boot_with_a_hint() -> None:
 
 def test_with_the_memory_full_inserting_transactions_are_refused_whole() -> None:
     with TpccServer("warehouses=1") as server, server.control() as control:
-        free_bytes = int(re.search(r"memory\.free_bytes=(\d+)", control.ask("stats"))[1])
+        found = re.search(r"memory\.free_bytes=(\d+)", control.ask("stats"))
+        assert found
+        free_bytes = int(found[1])
     with TpccServer("warehouses=1", f"reserve={free_bytes - ROOM_BYTES}", "max-reqs-per-event=64") as server:
         deadline = time.monotonic() + 600
         ends = {b"END", b"SERVER_ERROR out of memory"}
