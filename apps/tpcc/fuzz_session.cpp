@@ -76,9 +76,9 @@ void check_form(std::string_view input, std::string_view output) {
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(end + 2);
     if (line.starts_with("VALUE ")) {
-      const std::size_t zero = line.find(" 0 ");
-      if (zero == line.npos) fail("a value without a size", input, output);
-      const auto bytes = std::strtoul(std::string(line.substr(zero + 3)).c_str(), nullptr, 10);
+      const std::size_t key_end = line.find(' ', 6);  // the key may be "0", too
+      if (key_end == line.npos || line.substr(key_end, 3) != " 0 ") fail("a value without a size", input, output);
+      const auto bytes = std::strtoul(std::string(line.substr(key_end + 3)).c_str(), nullptr, 10);
       if (rest.substr(bytes, 2) != "\r\n") fail("a value without an end", input, output);
       rest.remove_prefix(bytes + 2);
       continue;

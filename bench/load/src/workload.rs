@@ -185,7 +185,8 @@ pub struct Mix {
     pub expiry_s: u32,
 }
 
-/// The presets of mutilate, a load generator for memcached. `fixed` has mutilate's defaults. `tpcc`: gets, each of which runs a transaction.
+/// The presets of mutilate, a load generator for memcached, and `tpcc`: gets, each of which runs a transaction. `fixed` has mutilate's
+/// defaults.
 pub const PRESETS: [&str; 4] = ["fixed", "etc", "usr", TPCC];
 pub const TPCC: &str = "tpcc";
 

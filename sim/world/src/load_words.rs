@@ -20,8 +20,8 @@ const HTTP_PORT: u16 = 8080;
 
 #[derive(Args, Clone, Debug)]
 pub struct LoadWords {
-    /// Offer load. To a memcached: sizes, mix and arrivals as published: etc, usr; or fixed. To the transactions: tpcc. To a web server: http, hello, study, json.
-    /// Without it there is only the network
+    /// Offer load. To a memcached: sizes, mix and arrivals as published: etc, usr; or fixed. To the transactions: tpcc. To a web server:
+    /// http, hello, study, json. Without it there is only the network
     #[arg(long, value_name = "PRESET", value_parser = preset, groups = ["result", "loads"])]
     pub load: Option<String>,
     /// Requests a second over all connections; 0: idle connections

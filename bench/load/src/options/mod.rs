@@ -52,8 +52,9 @@ pub struct Options {
     /// The server: HOST or HOST:PORT (11211, of http 80), or http://HOST[:PORT][/PATH]
     pub server: String,
 
-    /// Of memcached: sizes, mix and arrivals as published: etc, usr; or fixed (key 30 bytes, value 200 bytes), the default. Of tpcc: tpcc. Of http: hello,
-    /// study (100,000 requests in a closed loop, replies of 148 bytes), json (POST); or http (any page), the default with --protocol http
+    /// Of memcached: sizes, mix and arrivals as published: etc, usr; or fixed (key 30 bytes, value 200 bytes), the default. Of tpcc: tpcc.
+    /// Of http: hello, study (100,000 requests in a closed loop, replies of 148 bytes), json (POST);
+    /// or http (any page), the default with --protocol http
     #[arg(long, value_parser = preset)]
     pub preset: Option<String>,
     /// Number of keys
