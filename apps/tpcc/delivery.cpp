@@ -24,9 +24,11 @@ Outcome delivery(Transaction& transaction, Database& database, const DeliveryInp
     const std::uint32_t lines = order->lines, c = order->customer;
 
     std::int64_t sum = 0;
+    transactions::Index<1>::Place place;
     for (std::uint32_t at = 1; at <= lines; ++at) {
       OrderLine* line;
-      if (outcome = transaction.update(database.order_line, order_line_key(w, d, o, at), line); outcome != Outcome::found) return outcome;
+      if (outcome = transaction.update(database.order_line, order_line_key(w, d, o, at), line, place); outcome != Outcome::found)
+        return outcome;
       line->delivery_date = inputs.date;
       sum += line->amount;
     }

@@ -62,6 +62,7 @@ Outcome new_order(Transaction& transaction, Database& database, const NewOrderIn
     return outcome;
 
   std::int64_t sum = 0;
+  transactions::Index<1>::Place place;  // in the order lines
   for (std::uint32_t at = 0; at < inputs.lines; ++at) {
     const NewOrderInputs::Line& wanted = inputs.line[at];
     NewOrderResult::Line& shown = result.line[at];
@@ -92,7 +93,8 @@ Outcome new_order(Transaction& transaction, Database& database, const NewOrderIn
                          .amount = shown.amount,
                          .quantity = wanted.quantity,
                          .district_information = data.district[d - 1]};
-    if (const Outcome outcome = transaction.insert(database.order_line, order_line_key(w, d, o, at + 1), line); outcome != Outcome::done)
+    if (const Outcome outcome = transaction.insert(database.order_line, order_line_key(w, d, o, at + 1), line, place);
+        outcome != Outcome::done)
       return outcome;
   }
   result.total = total_of(sum, result);

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <mutex>
 #include <new>
+#include <tuple>
 #include <utility>
 
 #include "apps/tpcc/engine/index_node.hpp"
@@ -53,6 +54,18 @@ class Index {
     LeafChange change = {};
   };
 
+  /// Where the last operation on a key ended, for operations on keys that follow each other (`find_after`, `insert_after`). They need no
+  /// descent as long as no other core changes the leaf. A place is empty at first. It MUST NOT be used after the event, or with another
+  /// index.
+  class Place {
+    friend class Index;
+    Leaf<Words>* leaf = nullptr;
+    std::uint64_t version = 0;
+    unsigned at = 0;       // of the last key, in the leaf
+    bool bounded = false;  // the leaf's keys end before `bound`; this remains so until the leaf's version changes
+    KeyType bound;
+  };
+
   /// Throws `bad_alloc`.
   Index() : root_(new Leaf<Words>) { set_reclaim(*root_.load(std::memory_order_relaxed)); }
   Index& operator=(Index&&) = delete;
@@ -70,25 +83,64 @@ class Index {
     }
   }
 
+  /// As `find`, for a key that is probably the next one after that of `place`.
+  [[nodiscard, gnu::always_inline]] Found find_after(Place& place, const KeyType& key) const noexcept {
+    if (Leaf<Words>* const leaf = place.leaf; leaf != nullptr) {
+      const unsigned at = place.at + 1;
+      if (at < leaf->count.load(std::memory_order_acquire) && leaf->keys.equals(at, key)) {
+        RecordHeader* const record = leaf->records[at].load(std::memory_order_acquire);
+        if (leaf->is_still(place.version)) [[likely]] {
+          place.at = at;
+          return {record, leaf, place.version};
+        }
+      }
+    }
+    for (;;) {
+      const auto [leaf, version] = descend<Bound::above>(key, &place.bound, &place.bounded);
+      const unsigned count = leaf->count.load(std::memory_order_acquire);
+      const unsigned at = leaf->keys.template rank<false>(count, key);
+      const bool found = at < count && leaf->keys.equals(at, key);
+      RecordHeader* const record = found ? leaf->records[at].load(std::memory_order_acquire) : nullptr;
+      if (!leaf->is_still(version)) [[unlikely]]
+        continue;
+      place.leaf = found ? leaf : nullptr;
+      place.version = version;
+      place.at = at;
+      return {record, leaf, version};
+    }
+  }
+
   /// Outcomes: done, exists, no_memory.
   [[nodiscard]] Inserted insert(const KeyType& key, RecordHeader* record) noexcept {
     for (;;) {
       const auto [leaf, version] = descend<Bound::none>(key, nullptr, nullptr);
       if (!leaf->try_lock(version)) continue;
-      const unsigned count = leaf->count.load(std::memory_order_relaxed);
-      const unsigned at = leaf->keys.template rank<false>(count, key);
-      if (at < count && leaf->keys.equals(at, key)) {
-        RecordHeader* const existing = leaf->records[at].load(std::memory_order_relaxed);
-        leaf->unlock_unchanged(version);
-        return {Outcome::exists, existing};
-      }
-      if (count == Leaf<Words>::capacity) {
-        leaf->unlock_unchanged(version);
-        return insert_with_split(key, record);
-      }
-      leaf->insert(at, key, record);
-      return {Outcome::done, nullptr, {.leaf = leaf, .before = version, .after = leaf->unlock_changed(version)}};
+      return insert_locked(*leaf, version, leaf->keys.template rank<false>(leaf->count.load(std::memory_order_relaxed), key), key, record);
     }
+  }
+
+  /// As `insert`, for a key that is probably above that of `place`.
+  [[nodiscard]] Inserted insert_after(Place& place, const KeyType& key, RecordHeader* record) noexcept {
+    Leaf<Words>* leaf = std::exchange(place.leaf, nullptr);
+    std::uint64_t version = place.version;
+    // As long as the leaf has this version, a key between the last one and the bound belongs to it.
+    const bool may_follow = leaf != nullptr && leaf->keys.is_less(place.at, key) && (!place.bounded || key < place.bound);
+    if (!may_follow || !leaf->try_lock(version)) {
+      do {
+        std::tie(leaf, version) = descend<Bound::above>(key, &place.bound, &place.bounded);
+      } while (!leaf->try_lock(version));
+      place.at = Leaf<Words>::capacity;
+    }
+    const unsigned count = leaf->count.load(std::memory_order_relaxed);
+    unsigned at = place.at + 1;
+    if (at > count || (at < count && leaf->keys.is_at_most(at, key))) at = leaf->keys.template rank<false>(count, key);
+    const Inserted inserted = insert_locked(*leaf, version, at, key, record);
+    if (inserted.outcome == Outcome::done && count < Leaf<Words>::capacity) {
+      place.leaf = leaf;
+      place.version = inserted.change.after;
+      place.at = at;
+    }
+    return inserted;
   }
 
   /// Removes the entry of `key`, which MUST exist and refer to `record`. Cannot fail.
@@ -263,6 +315,23 @@ class Index {
     require(at < count && leaf.keys.equals(at, key) && leaf.records[at].load(std::memory_order_relaxed) == record,
             "the index has no such record");
     return at;
+  }
+
+  /// `at`: the rank of `key` in the locked leaf. Unlocks the leaf.
+  [[gnu::always_inline]] Inserted insert_locked(Leaf<Words>& leaf, std::uint64_t version, unsigned at, const KeyType& key,
+                                                RecordHeader* record) noexcept {
+    const unsigned count = leaf.count.load(std::memory_order_relaxed);
+    if (at < count && leaf.keys.equals(at, key)) {
+      RecordHeader* const existing = leaf.records[at].load(std::memory_order_relaxed);
+      leaf.unlock_unchanged(version);
+      return {Outcome::exists, existing};
+    }
+    if (count == Leaf<Words>::capacity) {
+      leaf.unlock_unchanged(version);
+      return insert_with_split(key, record);
+    }
+    leaf.insert(at, key, record);
+    return {Outcome::done, nullptr, {.leaf = &leaf, .before = version, .after = leaf.unlock_changed(version)}};
   }
 
   /// As `descend`, under the structure lock, which keeps the upper nodes as they are.

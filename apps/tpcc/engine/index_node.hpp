@@ -87,6 +87,8 @@ struct Keys {
     }
     return true;
   }
+  [[nodiscard]] bool is_less(unsigned at, const Key<Words>& key) const noexcept { return is_below<false>(words[at], key); }
+  [[nodiscard]] bool is_at_most(unsigned at, const Key<Words>& key) const noexcept { return is_below<true>(words[at], key); }
   /// The number of keys below `key` (`OrEqual`: or equal) among the first `count`. Binary search whose steps have fixed sizes: the first
   /// comparison leaves a number of keys that is a power of two. So a step takes four instructions with keys of one word; a loop takes nine.
   template <bool OrEqual>

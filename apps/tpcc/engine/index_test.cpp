@@ -55,6 +55,23 @@ class IndexOfWords {
     if (!fresh) ASSERT_EQ(inserted.existing, at->second);
     if (fresh) ASSERT_EQ(inserted.change.leaf->version.load(), inserted.change.after);
   }
+  /// Inserts or finds keys that ascend by `distance`, with a place.
+  void in_order(std::uint64_t number, std::uint64_t distance, unsigned count, bool inserts) {
+    typename Index<Words>::Place place;
+    for (; count > 0; --count, number += distance) {
+      const Key<Words> key = key_of<Words>(number);
+      const auto at = model.find(key);
+      RecordHeader* const present = at == model.end() ? nullptr : at->second;
+      if (inserts) {
+        const auto inserted = index.insert_after(place, key, record_of(number));
+        ASSERT_EQ(inserted.outcome, present == nullptr ? Outcome::done : Outcome::exists);
+        ASSERT_EQ(inserted.existing, present);
+        if (present == nullptr) model.emplace(key, record_of(number));
+      } else {
+        ASSERT_EQ(index.find_after(place, key).record, present);
+      }
+    }
+  }
   void remove(std::uint64_t number) {
     const Key<Words> key = key_of<Words>(number);
     if (model.erase(key) != 0) index.remove(key, record_of(number));
@@ -73,13 +90,14 @@ class IndexOfWords {
             find(number);
           } else if (random() % 4 != (phase % 2 == 0 ? 0 : 1) && phase % 2 == 0) {
             insert(number);
+            if (step % 16 == 0) in_order(random() % keys, 1 + random() % 3, 1 + random() % 100, random() % 2 == 0);
           } else {
             remove(number);
           }
         }
         expect_equal();
       }
-      for (std::uint64_t number = 0; number < keys; ++number) remove(number);
+      for (std::uint64_t number = 0; number < keys + 300; ++number) remove(number);
       expect_equal();
       EXPECT_EQ(index.nodes(), 1U);
     }
@@ -108,6 +126,14 @@ TEST(Index, SeveralAscendingRangesFillTheLeaves) {
       ASSERT_EQ(index.insert({range << 32U | number}, record_of(number)).outcome, Outcome::done);
   }
   EXPECT_LT(index.nodes(), 200'000 / Leaf<1>::capacity * 5 / 4);
+}
+
+// A key beyond those of the leaf belongs to another leaf, although it is above the last key.
+TEST(Index, APlaceIsLeftBeyondItsLeaf) {
+  IndexOfWords<1> both;
+  for (std::uint64_t number = 0; number < 1000; ++number) both.insert(10 * number);
+  for (std::uint64_t first = 0; first < 1000; first += 7) both.in_order(10 * first + 1 + first % 9, 10 + 10 * (first % 90), 100, true);
+  both.expect_equal();
 }
 
 TEST(Index, AQueueNeedsABoundedNumberOfNodes) {

@@ -44,6 +44,7 @@ struct EngineStore {
   Transaction& transaction;
   TestTable& table;
   bool broken = false;
+  Index<2>::Place updated = {}, inserted = {};
 
   Outcome read(std::uint64_t key, std::uint64_t& value) {
     TestRow row;
@@ -54,9 +55,10 @@ struct EngineStore {
     }
     return outcome;
   }
-  Outcome update(std::uint64_t key, std::uint64_t& before, std::uint64_t add) {
+  /// `in_order`: probably the key after the one before.
+  Outcome update(std::uint64_t key, std::uint64_t& before, std::uint64_t add, bool in_order = false) {
     TestRow* row = nullptr;
-    const Outcome outcome = transaction.update(table, key_of(key), row);
+    const Outcome outcome = in_order ? transaction.update(table, key_of(key), row, updated) : transaction.update(table, key_of(key), row);
     if (outcome == Outcome::found) {
       broken |= !is_whole(*row);
       before = row->value;
@@ -64,7 +66,10 @@ struct EngineStore {
     }
     return outcome;
   }
-  Outcome insert(std::uint64_t key, std::uint64_t value) { return transaction.insert(table, key_of(key), row_of(value)); }
+  Outcome insert(std::uint64_t key, std::uint64_t value, bool in_order = false) {
+    return in_order ? transaction.insert(table, key_of(key), row_of(value), inserted)
+                    : transaction.insert(table, key_of(key), row_of(value));
+  }
   Outcome remove(std::uint64_t key) { return transaction.remove(table, key_of(key)); }
   template <class F>
   Outcome scan(std::uint64_t first, std::uint64_t last, bool forward, F&& function) {
@@ -87,14 +92,16 @@ struct ModelStore {
     value = at->second;
     return Outcome::found;
   }
-  Outcome update(std::uint64_t key, std::uint64_t& before, std::uint64_t add) {
+  Outcome update(std::uint64_t key, std::uint64_t& before, std::uint64_t add, bool = false) {
     const auto at = rows.find(key);
     if (at == rows.end()) return Outcome::absent;
     before = at->second;
     at->second = before * 3 + add;
     return Outcome::found;
   }
-  Outcome insert(std::uint64_t key, std::uint64_t value) { return rows.emplace(key, value).second ? Outcome::done : Outcome::exists; }
+  Outcome insert(std::uint64_t key, std::uint64_t value, bool = false) {
+    return rows.emplace(key, value).second ? Outcome::done : Outcome::exists;
+  }
   Outcome remove(std::uint64_t key) { return rows.erase(key) != 0 ? Outcome::done : Outcome::absent; }
   template <class F>
   Outcome scan(std::uint64_t first, std::uint64_t last, bool forward, F&& function) {
@@ -117,7 +124,7 @@ class Script {
   template <class Store>
   Outcome step(Store& store) {
     --left_;
-    const std::uint64_t key = random_() % keys_, other = random_() % keys_, kind = random_() % 12, limit = 1 + random_() % 40;
+    const std::uint64_t key = random_() % keys_, other = random_() % keys_, kind = random_() % 14, limit = 1 + random_() % 40;
     std::uint64_t value = 0;
     Outcome outcome{};
     switch (kind) {
@@ -139,9 +146,17 @@ class Script {
       case 9:
         outcome = store.remove(key);
         break;
+      case 10:
+      case 11:  // keys in order
+        for (std::uint64_t at = key; at < std::min(key + limit, keys_) && !is_failure(outcome); at += 1 + other % 2) {
+          outcome = kind == 10 ? store.update(at, value, digest_, true) : store.insert(at, digest_, true);
+          mix(static_cast<std::uint64_t>(outcome));
+          mix(value);
+        }
+        break;
       default: {
         std::uint64_t seen = 0;
-        outcome = store.scan(std::min(key, other), std::min(key, other) + keys_ / 4, kind == 10, [&](std::uint64_t at, std::uint64_t with) {
+        outcome = store.scan(std::min(key, other), std::min(key, other) + keys_ / 4, kind == 12, [&](std::uint64_t at, std::uint64_t with) {
           mix(at);
           mix(with);
           return ++seen < limit;

@@ -34,6 +34,8 @@ namespace neap::transactions {
 /// A key parameter: `Words` is deduced from the table only, so a key MAY be written in braces.
 template <unsigned Words>
 using KeyOf = std::type_identity_t<Key<Words>>;
+template <unsigned Words>
+using PlaceOf = std::type_identity_t<typename Index<Words>::Place>;
 
 /// One for each core, used again and again: `begin`, operations, then `commit` or `abort`, all within one event. An operation that failed
 /// (`is_failure`) leaves the transaction with this outcome: later operations MUST NOT be called, and `commit` aborts and returns it.
@@ -60,62 +62,25 @@ class Transaction {
   /// copy. Outcomes: found, absent, or a failure (conflict, too_large).
   template <class Row, unsigned Words>
   [[nodiscard]] Outcome update(Table<Row, Words>& table, const KeyOf<Words>& key, Row*& row) noexcept {
-    const auto found = table.index_.find(key);
-    if (found.record == nullptr) [[unlikely]]
-      return note_absent(found.leaf, found.version);
-    if (write_count_ != 0) {
-      if (const Write* const own = find_write(found.record); own != nullptr) {
-        if (own->change != Worker::Change::update && own->change != Worker::Change::insert) return Outcome::absent;
-        row = reinterpret_cast<Row*>(own->row);
-        return Outcome::found;
-      }
-    }
-    auto* const record = static_cast<Record<Row>*>(found.record);
-    RowWord* const copy = allocate_words(row_words<Row>);
-    if (copy == nullptr || write_count_ == worker_.limits_.writes) [[unlikely]]
-      return fail(Outcome::too_large);
-    row = reinterpret_cast<Row*>(copy);
-    const std::uint64_t word = copy_row(*record, *row);
-    if ((word & RecordHeader::flags) != 0) [[unlikely]]
-      return note_unreadable(record, word, found.leaf, found.version);
-    add_write({.record = record,
-               .seen = word,
-               .row = copy,
-               .key = nullptr,
-               .table = &table,
-               .words = row_words<Row>,
-               .slot = 0,
-               .change = Worker::Change::update});
-    return Outcome::found;
+    return update_found(table, table.index_.find(key), row);
+  }
+  /// As above, cheaper for rows whose keys follow each other in the table. `place` MUST be empty (new) at the first such row, and MUST be
+  /// used with this table in this transaction only.
+  template <class Row, unsigned Words>
+  [[nodiscard]] Outcome update(Table<Row, Words>& table, const KeyOf<Words>& key, Row*& row, PlaceOf<Words>& place) noexcept {
+    return update_found(table, table.index_.find_after(place, key), row);
   }
 
   /// Outcomes: done, exists, or a failure (conflict, no_memory, too_large).
   template <class Row, unsigned Words>
   [[nodiscard]] Outcome insert(Table<Row, Words>& table, const KeyOf<Words>& key, const std::type_identity_t<Row>& row) noexcept {
-    if (const Outcome outcome = prepare_unlink(); outcome != Outcome::done) [[unlikely]]
-      return outcome;
-    std::uint64_t* const words = copy_key<Words>(key);
-    if (words == nullptr || write_count_ == worker_.limits_.writes) [[unlikely]]
-      return fail(Outcome::too_large);
-    auto* const record = new (std::nothrow) Record<Row>(RecordHeader::flags, row);
-    if (record == nullptr) [[unlikely]]
-      return fail(Outcome::no_memory);
-    const auto inserted = table.index_.insert(key, record);
-    if (inserted.outcome != Outcome::done) [[unlikely]] {
-      delete record;
-      if (inserted.outcome == Outcome::no_memory) return fail(Outcome::no_memory);
-      return insert_existing<Row>(inserted.existing, row);
-    }
-    add_write({.record = record,
-               .seen = RecordHeader::flags,
-               .row = reinterpret_cast<RowWord*>(&record->row),
-               .key = words,
-               .table = &table,
-               .words = row_words<Row>,
-               .slot = 0,
-               .change = Worker::Change::insert});
-    ++unlinks_;
-    return leaf_count_ == 0 ? Outcome::done : note_leaf_change(inserted.change);
+    return insert_by(table, key, row, [&](RecordHeader* record) { return table.index_.insert(key, record); });
+  }
+  /// As above, cheaper for ascending keys between which the table has no others. `place`: as for `update`.
+  template <class Row, unsigned Words>
+  [[nodiscard]] Outcome insert(Table<Row, Words>& table, const KeyOf<Words>& key, const std::type_identity_t<Row>& row,
+                               PlaceOf<Words>& place) noexcept {
+    return insert_by(table, key, row, [&](RecordHeader* record) { return table.index_.insert_after(place, key, record); });
   }
 
   /// Outcomes: done, absent, or a failure (conflict, no_memory, too_large).
@@ -204,6 +169,63 @@ class Transaction {
       if (Forward ? last < position.bound : !(first < position.bound)) return Outcome::done;
       at = Forward ? position.bound : predecessor<Words>(position.bound);
     }
+  }
+
+  template <class Row, unsigned Words>
+  [[gnu::always_inline]] Outcome update_found(Table<Row, Words>& table, const typename Index<Words>::Found& found, Row*& row) noexcept {
+    if (found.record == nullptr) [[unlikely]]
+      return note_absent(found.leaf, found.version);
+    if (write_count_ != 0) {
+      if (const Write* const own = find_write(found.record); own != nullptr) {
+        if (own->change != Worker::Change::update && own->change != Worker::Change::insert) return Outcome::absent;
+        row = reinterpret_cast<Row*>(own->row);
+        return Outcome::found;
+      }
+    }
+    auto* const record = static_cast<Record<Row>*>(found.record);
+    RowWord* const copy = allocate_words(row_words<Row>);
+    if (copy == nullptr || write_count_ == worker_.limits_.writes) [[unlikely]]
+      return fail(Outcome::too_large);
+    row = reinterpret_cast<Row*>(copy);
+    const std::uint64_t word = copy_row(*record, *row);
+    if ((word & RecordHeader::flags) != 0) [[unlikely]]
+      return note_unreadable(record, word, found.leaf, found.version);
+    add_write({.record = record,
+               .seen = word,
+               .row = copy,
+               .key = nullptr,
+               .table = &table,
+               .words = row_words<Row>,
+               .slot = 0,
+               .change = Worker::Change::update});
+    return Outcome::found;
+  }
+  template <class Row, unsigned Words, class F>
+  [[gnu::always_inline]] Outcome insert_by(Table<Row, Words>& table, const KeyOf<Words>& key, const Row& row, F&& insert_record) noexcept {
+    if (const Outcome outcome = prepare_unlink(); outcome != Outcome::done) [[unlikely]]
+      return outcome;
+    std::uint64_t* const words = copy_key<Words>(key);
+    if (words == nullptr || write_count_ == worker_.limits_.writes) [[unlikely]]
+      return fail(Outcome::too_large);
+    auto* const record = new (std::nothrow) Record<Row>(RecordHeader::flags, row);
+    if (record == nullptr) [[unlikely]]
+      return fail(Outcome::no_memory);
+    const auto inserted = insert_record(record);
+    if (inserted.outcome != Outcome::done) [[unlikely]] {
+      delete record;
+      if (inserted.outcome == Outcome::no_memory) return fail(Outcome::no_memory);
+      return insert_existing<Row>(inserted.existing, row);
+    }
+    add_write({.record = record,
+               .seen = RecordHeader::flags,
+               .row = reinterpret_cast<RowWord*>(&record->row),
+               .key = words,
+               .table = &table,
+               .words = row_words<Row>,
+               .slot = 0,
+               .change = Worker::Change::insert});
+    ++unlinks_;
+    return leaf_count_ == 0 ? Outcome::done : note_leaf_change(inserted.change);
   }
 
   template <class Row>
