@@ -65,8 +65,9 @@ struct Node : rcu::Node {
   std::uint16_t next_expected = 0;      // the position after the last insertion; only the holder of the lock uses it
 };
 
-/// One KiB a node: a lookup among 100,000 keys of one word passes three nodes.
-constexpr std::size_t node_bytes = 1024;
+/// A look-up among half a million keys of one word passes three nodes. An insertion moves half a leaf's keys, so leaves are smaller than
+/// the upper nodes, which rarely change.
+constexpr std::size_t leaf_bytes = 1024, inner_bytes = 2048;
 
 /// The keys of a node, in ascending order.
 template <unsigned Words, unsigned Capacity>
@@ -93,7 +94,7 @@ struct Keys {
   /// comparison leaves a number of keys that is a power of two. So a step takes four instructions with keys of one word; a loop takes nine.
   template <bool OrEqual>
   [[gnu::always_inline]] unsigned rank(std::size_t count, const Key<Words>& key) const noexcept {
-    static_assert(Capacity < 64);
+    static_assert(Capacity < 128);
     if (count == 0) [[unlikely]]
       return 0;
     const std::size_t window = std::bit_floor(count);
@@ -101,6 +102,9 @@ struct Keys {
     const auto halve = [&]<unsigned Half>(std::integral_constant<unsigned, Half>)
                            __attribute__((always_inline)) { base = is_below<OrEqual>(base[Half - 1], key) ? base + Half : base; };
     switch (window) {
+      case 64:
+        halve(std::integral_constant<unsigned, 32>());
+        [[fallthrough]];
       case 32:
         halve(std::integral_constant<unsigned, 16>());
         [[fallthrough]];
@@ -138,7 +142,7 @@ struct Keys {
 
 template <unsigned Words>
 struct Leaf : Node {
-  static constexpr unsigned capacity = (node_bytes - sizeof(Node)) / (sizeof(std::uint64_t) * (Words + 1));
+  static constexpr unsigned capacity = (leaf_bytes - sizeof(Node)) / (sizeof(std::uint64_t) * (Words + 1));
   Leaf() noexcept : Node(0) {}
 
   /// Moves the entries from `at` on by one place up and stores the new one. The node MUST be locked, or not be shared yet.
@@ -176,7 +180,7 @@ struct Leaf : Node {
 /// Child i has the keys from key i - 1 (inclusive) to key i (exclusive). So there is one child more than there are keys.
 template <unsigned Words>
 struct Inner : Node {
-  static constexpr unsigned capacity = (node_bytes - sizeof(Node) - sizeof(Node*)) / (sizeof(std::uint64_t) * (Words + 1));
+  static constexpr unsigned capacity = (inner_bytes - sizeof(Node) - sizeof(Node*)) / (sizeof(std::uint64_t) * (Words + 1));
   explicit Inner(unsigned height) noexcept : Node(height) {}
 
   /// Inserts `key` at `at` and `child` to the right of it.
