@@ -393,6 +393,8 @@ void collected(std::uint64_t begin_tsc, std::uint64_t bytes_before, std::uint64_
   writer.collected(begin_tsc, bytes_before, bytes_after);
 }
 
+void count_transaction(unsigned type, const TransactionEnd& end) noexcept { writer.count_transaction(type, end); }
+
 void count_requests(std::uint64_t requests) noexcept {
   here().requests.add(requests);
   if (writer.add_requests(requests)) [[unlikely]]

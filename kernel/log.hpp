@@ -95,6 +95,17 @@ enum class Marked : std::uint8_t { written, no_run, no_room };
 /// Writes an entry about a garbage collection of the application on this core, which began at `begin_tsc` and ends now. Outside a run it
 /// only tests one byte.
 void collected(std::uint64_t begin_tsc, std::uint64_t bytes_before, std::uint64_t bytes_after) noexcept;
+/// Types of an application's transactions are numbers below this one.
+constexpr unsigned transaction_types_max = 8;
+struct TransactionEnd {
+  bool committed = false, rolled_back = false, failed = false;  ///< one of them
+  std::uint32_t retries = 0;                                    ///< attempts after the first one
+  std::uint64_t begin_tsc = 0;
+};
+/// Counts a transaction of `type` that ends now. An entry for the type is written at most once in each `transactions_period`, and at the
+/// end of the run. Outside a run it only tests one byte.
+void count_transaction(unsigned type, const TransactionEnd& end) noexcept;
+constexpr std::chrono::milliseconds transactions_period{10};
 /// Counts requests that the application answered on this core.
 void count_requests(std::uint64_t requests) noexcept;
 [[nodiscard]] std::uint64_t requests(unsigned core) noexcept;

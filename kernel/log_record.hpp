@@ -34,7 +34,8 @@ constexpr std::uint32_t entry_bytes = 64;
   KIND(21, events, events, "follows a Record whose `flags` have any of bits 13 to 15")                                                \
   KIND(32, idle, idle, "one sleep, if `log_idle=on`; a record of its own")                                                            \
   KIND(33, mark, mark, "a phase of the load begins, as its client reports; a record of its own, on core 0 only")                      \
-  KIND(34, collection, collection, "a garbage collection of the application on this core; a record of its own")
+  KIND(34, collection, collection, "a garbage collection of the application on this core; a record of its own")                       \
+  KIND(35, transactions, transactions, "transactions of one type that this core ran since the last such entry; a record of its own")
 
 // FIELD(bits, name, "unit" or ":names of its values from 0 on", meaning), RESERVED(name, bytes)
 #define NEAP_LOG_RECORD(FIELD, RESERVED)                                                           \
@@ -151,6 +152,21 @@ constexpr std::uint32_t entry_bytes = 64;
   FIELD(64, bytes_after, "B", "the same, at the end")               \
   RESERVED(reserved2, 24)
 
+#define NEAP_LOG_TRANSACTIONS(FIELD, RESERVED)                                                  \
+  FIELD(64, tsc, "ticks", "end of the interval")                                                \
+  FIELD(8, kind, "", "35")                                                                      \
+  FIELD(8, type, ":new_order|payment|order_status|delivery|stock_level", "of the transactions") \
+  RESERVED(reserved, 2)                                                                         \
+  FIELD(32, generation, "", "")                                                                 \
+  FIELD(64, tsc_begin, "ticks", "begin of the interval")                                        \
+  FIELD(32, committed, "", "")                                                                  \
+  FIELD(32, rolled_back, "", "ended as their input demands; a normal answer")                   \
+  FIELD(32, failed, "", "nothing was applied: too many conflicts, or no memory")                \
+  FIELD(32, retries, "", "attempts that followed a conflict")                                   \
+  FIELD(64, ticks, "ticks", "sum of the transactions' times, all attempts included")            \
+  FIELD(64, ticks_max, "ticks", "the longest one")                                              \
+  RESERVED(reserved2, 8)
+
 enum class Kind : std::uint8_t {
   none = 0,
 #define NEAP_LOG_KIND(number, name, form, meaning) name = number,
@@ -195,6 +211,10 @@ struct Mark {
 struct Collection {
   NEAP_LOG_COLLECTION(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
+/// Transactions of one type in an interval, which the application reports.
+struct Transactions {
+  NEAP_LOG_TRANSACTIONS(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
+};
 #undef NEAP_LOG_FIELD
 #undef NEAP_LOG_RESERVED
 
@@ -218,7 +238,7 @@ constexpr Form forms[] = {
     NEAP_LOG_FORM("residency", NEAP_LOG_RESIDENCY),   NEAP_LOG_FORM("settings", NEAP_LOG_SETTINGS),
     NEAP_LOG_FORM("anchor", NEAP_LOG_ANCHOR),         NEAP_LOG_FORM("idle", NEAP_LOG_IDLE),
     NEAP_LOG_FORM("events", NEAP_LOG_EVENTS),         NEAP_LOG_FORM("mark", NEAP_LOG_MARK),
-    NEAP_LOG_FORM("collection", NEAP_LOG_COLLECTION),
+    NEAP_LOG_FORM("collection", NEAP_LOG_COLLECTION), NEAP_LOG_FORM("transactions", NEAP_LOG_TRANSACTIONS),
 };
 #undef NEAP_LOG_FORM
 #undef NEAP_LOG_TEXT
@@ -240,7 +260,7 @@ constexpr NamedKind kinds[] = {
 static_assert(sizeof(Record) == entry_bytes && sizeof(Sample) == entry_bytes && sizeof(Residency) == entry_bytes);
 static_assert(sizeof(Settings) == entry_bytes && sizeof(Anchor) == entry_bytes && sizeof(Idle) == entry_bytes &&
               sizeof(Events) == entry_bytes);
-static_assert(sizeof(Mark) == entry_bytes && sizeof(Collection) == entry_bytes);
+static_assert(sizeof(Mark) == entry_bytes && sizeof(Collection) == entry_bytes && sizeof(Transactions) == entry_bytes);
 static_assert([] {
   for (const Form& form : forms) {
     if (form.fields_bytes != entry_bytes) return false;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -322,6 +323,57 @@ void Writer::collected(std::uint64_t begin_tsc, std::uint64_t bytes_before, std:
                  .bytes_after = bytes_after});
 }
 
+void Writer::add_transaction(unsigned type, const TransactionEnd& end) noexcept {
+  require(type < transaction_types_max, "log: a transaction has a known type", type);
+  const std::uint64_t tsc = machine::timestamp(), ticks = tsc - end.begin_tsc;
+  Transactions& sums = transactions_[type];
+  sums.type = static_cast<std::uint8_t>(type);
+  sums.committed += end.committed ? 1 : 0;
+  sums.rolled_back += end.rolled_back ? 1 : 0;
+  sums.failed += end.failed ? 1 : 0;
+  sums.retries += end.retries;
+  sums.ticks += ticks;
+  sums.ticks_max = std::max(sums.ticks_max, ticks);
+  reserve_transactions(type);
+  // In a full log, the sums grow until the end of the run.
+  if (tsc - sums.tsc_begin >= transactions_period_ticks_ && position() < room_end_) put_transactions(sums, tsc);
+}
+
+/// Keeps room for the type's entry at the end of the run.
+void Writer::reserve_transactions(unsigned type) noexcept {
+  if (room_end_ == never || (transactions_reserved_ >> type & 1) != 0 || position() >= room_end_) return;
+  transactions_reserved_ |= 1U << type;
+  --room_end_;
+  if (limit_position_ > room_end_) {
+    limit_position_ = room_end_;
+    --limit_;
+  }
+}
+
+/// Writes the sums, if there are any, and begins the next interval. The caller MUST have checked that the log has room.
+void Writer::put_transactions(Transactions& sums, std::uint64_t tsc) noexcept {
+  Transactions entry = sums;
+  sums = {};
+  sums.tsc_begin = tsc;
+  if ((entry.committed | entry.rolled_back | entry.failed) == 0) return;
+  entry.tsc = tsc;
+  entry.kind = static_cast<std::uint8_t>(Kind::transactions);
+  entry.generation = generation_;
+  put(entry);
+}
+
+/// Writes the last sums of a run. A type that first came when the log was full has no room, and counts as an entry that did not fit.
+void Writer::put_last_transactions(std::uint64_t tsc) noexcept {
+  room_end_ += static_cast<unsigned>(std::popcount(transactions_reserved_));  // none is reserved in a log that overwrites
+  for (Transactions& sums : transactions_) {
+    if (room_end_ != never && (transactions_reserved_ >> sums.type & 1) == 0 && (sums.committed | sums.rolled_back | sums.failed) != 0) {
+      ring_->count_unwritten(1);
+    } else {
+      put_transactions(sums, tsc);
+    }
+  }
+}
+
 Marked Writer::mark(LoadPhase phase) noexcept {
   if (!on_) return Marked::no_run;
   if (position() >= room_end_) {
@@ -361,6 +413,12 @@ void Writer::begin(const RunPlan& plan) noexcept {
   uncounted_requests_ = 0;
   // The counts of a run start at zero.
   std::ranges::copy(counts_of(*traffic_), recorded_);
+  transactions_period_ticks_ = machine::timestamp_hz() * static_cast<std::uint64_t>(transactions_period.count()) / 1'000;
+  transactions_reserved_ = 0;
+  for (Transactions& sums : transactions_) {
+    sums = {};
+    sums.tsc_begin = tsc;
+  }
   pending_ = {};
   overflow_idle_entries_ = 0;
   overflow_control_ = {};
@@ -398,6 +456,7 @@ void Writer::put_configuration(Settings entry) noexcept {
 void Writer::end(const RunPlan& plan) noexcept {
   require(on_, "log: a run ends on a core where it has begun", plan.run);
   const std::uint64_t tsc = machine::timestamp();
+  put_last_transactions(tsc);
   if (!plan.overwrite) room_end_ = ring_->capacity();
   record_on_slow_path(Kind::stop, tsc, true, 0);
   put_anchor(plan, tsc);

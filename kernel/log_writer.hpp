@@ -9,6 +9,7 @@
 // instructions (medians of `neap bench observe`, row observe.record). Kernel-internal.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "kernel/log.hpp"
@@ -45,6 +46,9 @@ class Writer {
   void record_configuration() noexcept;
   [[nodiscard]] Marked mark(LoadPhase phase) noexcept;
   void collected(std::uint64_t begin_tsc, std::uint64_t bytes_before, std::uint64_t bytes_after) noexcept;
+  void count_transaction(unsigned type, const TransactionEnd& end) noexcept {
+    if (on_) add_transaction(type, end);
+  }
   /// Makes all written entries readable. The entries of a chunk are claimed when the chunk begins, so only their end has changed.
   void publish() noexcept { ring_->publish_end(position()); }
   /// Returns the number of this core's requests that are not yet in the run's sum; the caller MUST add it.
@@ -72,6 +76,10 @@ class Writer {
   void put_residency(const CounterSample& sample, std::uint64_t tsc) noexcept;
   void put_events(const CounterSample& sample, std::uint64_t tsc) noexcept;
   void put_anchor(const RunPlan& plan, std::uint64_t tsc) noexcept;
+  void add_transaction(unsigned type, const TransactionEnd& end) noexcept;
+  void reserve_transactions(unsigned type) noexcept;
+  void put_transactions(Transactions& sums, std::uint64_t tsc) noexcept;
+  void put_last_transactions(std::uint64_t tsc) noexcept;
   void put_configuration(Settings entry) noexcept;
   void put(const EntryInRegisters& entry) noexcept;
   template <class Struct>
@@ -124,6 +132,9 @@ class Writer {
   Settings settings_{};
   ConfigurationSource configuration_ = nullptr;
   RunEnds ends_{};
+  unsigned transactions_reserved_ = 0;  // `log_full=stop`: bit n: room for an entry of type n at the end of the run is reserved
+  std::array<Transactions, transaction_types_max> transactions_{};  // sums since the last entry; without any, all counts are 0
+  std::uint64_t transactions_period_ticks_ = 0;
 };
 
 extern constinit thread_local Writer writer;

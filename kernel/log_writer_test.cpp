@@ -289,6 +289,29 @@ TEST_F(LogWriterTest, AGarbageCollectionOfARunIsARecord) {
   EXPECT_EQ(collection.bytes_after, 700U);
 }
 
+TEST_F(LogWriterTest, TransactionsAreSummedByTypeAndTheRestIsWrittenAtTheEnd) {
+  subject.count_transaction(1, {.committed = true});
+  subject.begin({});
+  const std::uint64_t begin = machine::timestamp();
+  subject.count_transaction(1, {.committed = true, .retries = 2, .begin_tsc = begin - 40});
+  subject.count_transaction(0, {.rolled_back = true, .begin_tsc = begin});
+  subject.count_transaction(1, {.failed = true, .begin_tsc = begin});
+  const auto entries = ended();
+  ASSERT_EQ(entries.size(), 6U) << "one entry for each of the two types";
+  const auto first = as<Transactions>(entries[2]), second = as<Transactions>(entries[3]);
+  EXPECT_EQ(first.kind, static_cast<std::uint8_t>(Kind::transactions));
+  EXPECT_EQ(first.type, 0U);
+  EXPECT_EQ(first.rolled_back, 1U);
+  EXPECT_EQ(first.committed + first.failed + first.retries, 0U);
+  EXPECT_EQ(second.type, 1U);
+  EXPECT_EQ(second.committed, 1U);
+  EXPECT_EQ(second.failed, 1U);
+  EXPECT_EQ(second.retries, 2U);
+  EXPECT_GE(second.ticks_max, 40U);
+  EXPECT_GE(second.ticks, second.ticks_max);
+  EXPECT_LE(second.tsc_begin, second.tsc);
+}
+
 // Energy and time are computed from the last anchor (the entry with clock and totals), so a full log must have room for it.
 TEST_F(LogWriterTest, AFullLogCountsEntriesThatDoNotFitAndStillEnds) {
   can_count(counter::package_energy | counter::core_c6);
@@ -307,6 +330,33 @@ TEST_F(LogWriterTest, AFullLogCountsEntriesThatDoNotFitAndStillEnds) {
   EXPECT_EQ(entries[124].kind, static_cast<std::uint8_t>(Kind::stop));
   EXPECT_EQ(entries[127].kind, static_cast<std::uint8_t>(Kind::anchor));
   EXPECT_EQ(sums_of(entries).rx_frames, 1'000U) << "the last record closes the interval since the last one that was written";
+}
+
+// A measurement divides by the number of transactions, so it must be whole when the log is too short for the records.
+TEST_F(LogWriterTest, AFullLogStillHasAllTransactionsOfTheTypesThatItKnows) {
+  subject.begin({});
+  std::uint64_t counted = 0;
+  const auto count = [&](unsigned type) {
+    subject.count_transaction(type, {.committed = true, .begin_tsc = machine::timestamp()});
+    counted += type == 7 ? 0 : 1;
+  };
+  count(0);
+  for (int i = 0; i < 1'000; ++i) {
+    if (i >= 120) count(7);  // first seen in a full log
+    if (i == 60) count(4);
+    subject.record(Kind::interrupt);
+    count(0);
+  }
+  const std::uint64_t unwritten = ring.extent().unwritten;
+  const auto entries = ended();
+  EXPECT_EQ(ring.extent().unwritten, unwritten + 1) << "type 7 had no room";
+  std::uint64_t found = 0;
+  for (const auto& entry : entries) {
+    const auto sums = as<Transactions>(entry);
+    if (sums.kind == static_cast<std::uint8_t>(Kind::transactions)) found += sums.committed;
+  }
+  EXPECT_EQ(found, counted);
+  EXPECT_EQ(entries.back().kind, static_cast<std::uint8_t>(Kind::anchor));
 }
 
 TEST_F(LogWriterTest, OverwritingKeepsTheNewestEntriesAndNamesTheLostOnes) {

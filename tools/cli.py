@@ -238,7 +238,7 @@ def _parser() -> Parser:
     )
     bench.add_argument("names", nargs="+", metavar="NAME")
     bench.add_argument("--json", dest="as_json", action="store_true")
-    rows_help = "only these rows of `request`, `web`, `network` or `hit-ratio`, like 'get.16*'; repeatable"
+    rows_help = "only these rows of `request`, `web`, `tpcc`, `network` or `hit-ratio`, like 'get.16*'; repeatable"
     bench.add_argument("--rows", action="append", default=[], metavar="PATTERN", help=rows_help)
     bench.add_argument(
         "--linux", dest="with_linux", action="store_true", help="`request`, `web`: a server on Linux under the same load beside each row"
@@ -247,6 +247,7 @@ def _parser() -> Parser:
     bench.add_argument(
         "--seeds", type=int, metavar="N", help="`network`: repeats of each transfer, each with its own losses (as each row needs)"
     )
+    bench.add_argument("--silo", metavar="DIR", help="`tpcc`: a checkout of Silo, whose own benchmark is measured too")
     bench.add_argument("--congestion", choices=("cubic", "reno"), help="`network`: TCP's congestion control of both systems (cubic)")
     bench.add_argument(
         "--word", dest="image_words", action="append", metavar="KEY=VALUE", help="`network`: a word for Neap's image; repeatable"
@@ -339,7 +340,8 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
         if name == "report":
             reading.add_argument("--name", action="append", metavar="NAME", help="the name of a run on the page, once for each run")
         if name in ("csv", "parquet"):
-            reading.add_argument("--table", choices=("records", "settings", "idle", "collections", "configuration"), default="records")
+            tables = ("records", "settings", "idle", "collections", "transactions", "configuration")
+            reading.add_argument("--table", choices=tables, default="records")
             reading.add_argument("--untrimmed", action="store_true", help="also records outside the start and stop anchors")
         if name == "csv":
             reading.add_argument("--study", metavar="LAYOUT", help="the published studies' files, into the folder --out: linux, ebbrt, log")

@@ -26,10 +26,11 @@ from tools.process import spawn
 
 # Ports in the guest, by application. Other applications are loaded as memcached.
 GUEST_PORT = 11211
-GUEST_PORTS = {"memcached": GUEST_PORT, "webserver": 8080}
+GUEST_PORTS = {"memcached": GUEST_PORT, "tpcc": GUEST_PORT, "webserver": 8080}
 HTTP = "http"
 WEB_SERVER = "webserver"
-PRESETS = {"memcached": ("etc", "usr", "fixed"), WEB_SERVER: (HTTP, "hello", "study", "json")}
+TPCC = "tpcc"  # an application, its preset and the protocol: each get runs a transaction
+PRESETS = {"memcached": ("etc", "usr", "fixed"), TPCC: (TPCC,), WEB_SERVER: (HTTP, "hello", "study", "json")}
 # After Ctrl-C the load generator waits for requests in flight and prints the results so far. The launcher kills it after this time.
 END_SECONDS = 20.0
 LISTEN_SECONDS = 120.0
@@ -65,6 +66,8 @@ def load(words: Sequence[str]) -> int:
         words[place] = f"{machine.LOOPBACK}:{service_port(run)}"
         if run.application == WEB_SERVER and not theirs.protocol:
             words += ["--protocol", HTTP]
+        if run.application == TPCC and not any(word.startswith("--preset") for word in words):
+            words += ["--preset", TPCC]
         if not ours.no_control and run.control_port is not None and theirs.control is None and not theirs.help:
             words += control_words(run.control_port, theirs.control_token_file, theirs.log_from)
     packages.require("card", "rust")
@@ -131,6 +134,8 @@ class Offer:
     @property
     def protocol(self) -> str:
         """The protocol that the preset implies."""
+        if self.preset == TPCC:
+            return TPCC
         return HTTP if self.preset in PRESETS[WEB_SERVER] else "text"
 
     def check(self, served: str | None = None) -> None:

@@ -132,7 +132,7 @@ def test_a_control_with_a_token_is_unlocked_by_the_named_file(runs: Callable[...
 def test_a_load_on_another_application_is_refused_before_the_build() -> None:
     offer = load.Offer("etc")
     for options, complaint in (
-        (run.Options("hello", load=offer), "only memcached and webserver accept it, hello does not"),
+        (run.Options("hello", load=offer), "only memcached, tpcc and webserver accept it, hello does not"),
         (run.Options("memcached", debugger=True, load=offer), "does not answer"),
         (run.Options("memcached", vfio="0000:03:00.0", load=offer), "no port of this host leads to a real card"),
         (run.Options("memcached", load=load.Offer("mixed")), "--load takes etc, usr, fixed, not 'mixed'"),

@@ -43,6 +43,7 @@ DEFAULT_FORWARDS = {
     "memcached": ((11211, 11211),),
     "netpipe": ((5003, 5003),),
     "counters": ((7008, 7008),),
+    "tpcc": ((11211, 11211),),
     "webserver": ((8080, 8080),),
 }
 # Applications that have no network and therefore no control server.
@@ -98,7 +99,8 @@ def run(options: Options) -> int:
         raise UsageError(f"--memory takes a size like 512M or 2G, not '{options.memory}'")
     if options.load is not None:
         if folder is None and not is_linux and options.application not in LOADABLE:
-            raise UsageError(f"--load: only {' and '.join(LOADABLE)} accept it, {options.application} does not")
+            known = f"{', '.join(LOADABLE[:-1])} and {LOADABLE[-1]}"
+            raise UsageError(f"--load: only {known} accept it, {options.application} does not")
         options.load.check(None if folder else "memcached" if is_linux else options.application)
         if options.debugger:
             raise UsageError("--load and --gdb: a machine that waits for a debugger does not answer", "leave one of them out")

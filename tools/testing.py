@@ -36,6 +36,7 @@ from tools import (
     style,
     test262_soak,
     toolchain,
+    tpcc_soak,
     web_soak,
 )
 from tools.errors import EXIT_FAILURE, Failure, UsageError
@@ -47,7 +48,7 @@ RESULTS = build.BUILD / "test-results"
 SHOWN_FAILURES = 30
 CTEST_SECONDS_PER_TEST = 300
 SOAK_MINUTES = 60.0
-SYSTEM_IMAGES = "hello memcached netpipe webserver bench_kernel bench_kernel_memory bench_observe".split()
+SYSTEM_IMAGES = "hello memcached netpipe tpcc webserver bench_kernel bench_kernel_memory bench_observe".split()
 # The folders with the tests in Python, for each layer that runs pytest. The host layer's tests start programs of the host build.
 PYTHON_TESTS = {
     "host": ["apps", "tests/packetdrill"],
@@ -118,8 +119,9 @@ def soak(
     `network` bad links, floods, crowds (tools/network_soak.py has its `parts`), `suite` memcached's own tests, `crowd` and `protocols` many
     clients and random bytes of memcached (tools/memcached_soak.py), `model` seeds on the model machine (tools/model/campaign.py has its
     further arguments), `starts` starts of many cores on a busy host (tools/start_soak.py), `test262` the conformance suite of JavaScript
-    (tools/test262_soak.py), `web` the web server under many clients, failing scripts and damaged bytes (tools/web_soak.py). Fuzzers among
-    the tests run for NEAP_SOAK_SECONDS, which this function sets in the environment."""
+    (tools/test262_soak.py), `tpcc` transactions whose serial order is replayed (tools/tpcc_soak.py), `web` the web server under many
+    clients, failing scripts and damaged bytes (tools/web_soak.py). Fuzzers among the tests run for NEAP_SOAK_SECONDS, which this
+    function sets in the environment."""
     of_model = {"seeds": seeds, "first_seed": first_seed, "cores": cores, "jobs": jobs, "faults": faults or None}
     of_starts = {"starts": starts, "cores": cores, "busy": busy}
     of_protocols = {"count": count}
@@ -156,6 +158,7 @@ def soak(
         "histories": history_soak.soak,
         "network": lambda minutes: network_soak.soak(minutes, parts),
         "suite": _soak_suite,
+        "tpcc": tpcc_soak.soak,
     }
     if len(names) == 1 and names[0] in alone:
         return alone[names[0]](minutes)

@@ -63,6 +63,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "kernel": Benchmark(kernel.rows),
     "request": Benchmark(request.rows, request.show, has_selection=True),
     "web": Benchmark(web.rows, web.show, has_selection=True),
+    "tpcc": Benchmark(_later("tpcc", "rows"), _later("tpcc", "show"), has_selection=True, packages="log"),
     "stream": Benchmark(stream.stream),
     "netpipe": Benchmark(netpipe.netpipe, netpipe.side_by_side),
     "card": Benchmark(card.rows),
@@ -100,6 +101,7 @@ OPTIONS_OF = {
     "seeds": ("--seeds", ("network",)),
     "congestion": ("--congestion", ("network",)),
     "image_words": ("--word", ("network",)),
+    "silo": ("--silo", ("tpcc",)),
 }
 
 
@@ -112,16 +114,19 @@ def bench(
     seeds: int | None = None,
     congestion: str | None = None,
     image_words: Sequence[str] | None = None,
+    silo: str | None = None,
 ) -> int:
     """Runs the benchmarks one after the other and prints their tables, or one JSON list. Returns 1 if a value misses its target. `rows`:
     patterns of the rows to measure; none: all. The others are further fields of a Selection; None and False: not given."""
-    options = (with_linux, megabytes, seeds, congestion, image_words)
+    options = (with_linux, megabytes, seeds, congestion, image_words, silo)
     given = {name: value for name, value in zip(OPTIONS_OF, options, strict=True) if value is not None and value is not False}
     for name in names:
         if name not in BENCHMARKS:
             raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")
         if rows and not BENCHMARKS[name].has_selection:
-            raise UsageError(f"--rows: {name} has no such choice", "the benchmarks 'request', 'web', 'network' and 'hit-ratio' have it")
+            raise UsageError(
+                f"--rows: {name} has no such choice", "the benchmarks 'request', 'web', 'network', 'tpcc' and 'hit-ratio' have it"
+            )
         if foreign := next((OPTIONS_OF[option] for option in given if name not in OPTIONS_OF[option][1]), None):
             having = " and ".join(f"'{other}'" for other in foreign[1])
             raise UsageError(f"{foreign[0]}: {name} has no such choice", f"it is one of the benchmark {having}")

@@ -42,7 +42,7 @@ class Row:
 class Selection:
     """The rows to measure: those that match one of the patterns (fnmatch), or all; and whether Linux is measured beside them. Of the
     benchmark `network`: megabytes, seeds: of a transfer, and their number; None: as the row has them. congestion: Linux's algorithm of
-    TCP. image_words: for Neap's image."""
+    TCP. image_words: for Neap's image. silo: of `tpcc`, a checkout of Silo's source, which is measured too."""
 
     patterns: Sequence[str] = ()
     with_linux: bool = False
@@ -50,6 +50,7 @@ class Selection:
     seeds: int | None = None
     congestion: str = "cubic"
     image_words: Sequence[str] = ()
+    silo: str | None = None
 
     def has(self, name: str) -> bool:
         return not self.patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns)

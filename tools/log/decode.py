@@ -104,6 +104,7 @@ class CoreLog:
     settings: list[dict]
     idle: np.ndarray  # entries of the form "idle"
     collections: np.ndarray  # entries of the form "collection", none in logs of older builds
+    transactions: np.ndarray  # entries of the form "transactions", none in logs of older builds
     gaps: list[tuple[int, int]]  # position of the first missing entry, number of missing entries
     unknown: int  # entries of kinds that this version does not know
     settings_left_out: int  # number of settings entries beyond SETTINGS_MAX
@@ -307,6 +308,7 @@ def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np
         settings=settings,
         idle=entries[of_form("idle")].view(dtype(schema.form["idle"])),
         collections=entries[of_form("collection")].view(dtype(schema.form.get("collection", schemas.parse({}).form["collection"]))),
+        transactions=entries[of_form("transactions")].view(dtype(schema.form.get("transactions", schemas.parse({}).form["transactions"]))),
         gaps=gaps,
         unknown=int(len(kinds) - np.count_nonzero(known)),
         settings_left_out=len(settings_at) - len(settings),

@@ -80,7 +80,7 @@ def test_tables_are_written(tmp_path: Path, table: str) -> None:
         assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader((tmp_path / "out.csv").open()))
     assert len(rows) == parquet.read_table(tmp_path / "out.parquet").num_rows
-    assert len(rows) > 10 or table == "collections", "Linux's log has no garbage collections"
+    assert len(rows) > 10 or table in ("collections", "transactions"), "Linux's log has no entries of applications"
     if table == "records":
         assert {row["queue"] for row in rows} == {"0", "1"}, "the queue of Linux's Record"
         assert {row["itr_us"] for row in rows} == {"10", "20", "50"}, "a queue's present itr"

@@ -176,5 +176,16 @@ def test_headers_with_other_types_are_of_another_run(tmp_path: Path) -> None:
 def test_the_default_types_are_whole() -> None:
     found = schema.parse({})
     assert found.idle_states[found.idle_poll] == "poll"
-    assert set(found.form) == {"record", "sample", "residency", "settings", "anchor", "idle", "events", "mark", "collection"}
+    assert set(found.form) == {
+        "record",
+        "sample",
+        "residency",
+        "settings",
+        "anchor",
+        "idle",
+        "events",
+        "mark",
+        "collection",
+        "transactions",
+    }
     assert set(found.flags) <= {name for form in ("sample", "residency", "events") for name in found.form[form].by_name}

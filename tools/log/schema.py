@@ -60,9 +60,13 @@ _NEEDED = {
     "idle": {"idle_state": 1, "cause": 1, "vector": 1, "tsc_asleep": 8},
     "mark": {"what": 1, "generation": 4},
     "collection": {"tsc_begin": 8, "bytes_before": 8, "bytes_after": 8},
+    "transactions": {
+        **{"type": 1, "tsc_begin": 8, "committed": 4, "rolled_back": 4, "failed": 4, "retries": 4},
+        **{"ticks": 8, "ticks_max": 8},
+    },
 }
 # Logs of older builds have no such forms.
-_OPTIONAL = ("mark", "collection")
+_OPTIONAL = ("mark", "collection", "transactions")
 # Names of the values of fields. They are used for older headers, which do not state such names.
 _DEFAULT_CHOICES = {
     (form, parts[0]): tuple(parts[3].split("|"))

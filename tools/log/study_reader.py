@@ -261,7 +261,7 @@ def _core(name: Name, columns: dict[str, np.ndarray], cores: int, package: int) 
             continue
         counters[counter].values[is_row] = values
         counters[counter].present[is_row] = sampled & (values > 0)
-    empty = {form: np.zeros(0, dtype(parsed.form[form])) for form in ("anchor", "idle", "collection")}
+    empty = {form: np.zeros(0, dtype(parsed.form[form])) for form in ("anchor", "idle", "collection", "transactions")}
     return CoreLog(
         header=_header(name, package, len(all_records), cores, parsed, [each for each in COUNTERS if counters[each].present.any()]),
         paths=[name.path],
@@ -273,6 +273,7 @@ def _core(name: Name, columns: dict[str, np.ndarray], cores: int, package: int) 
         settings=[_settings(name, int(columns["tsc"][0]))],
         idle=empty["idle"],
         collections=empty["collection"],
+        transactions=empty["transactions"],
         gaps=[],
         unknown=0,
         settings_left_out=0,

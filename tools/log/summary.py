@@ -14,6 +14,7 @@ from tools.log import configuration, phases
 from tools.log.about import system_text
 from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog
 from tools.log.load_results import LoadWindow
+from tools.log.schema import name_of
 from tools.log.shared_settings import change_text as change_text
 from tools.log.shared_settings import folded
 from tools.log.shared_settings import lines as settings_lines
@@ -23,6 +24,7 @@ COUNTED = COUNTS[:10]
 APPLICATION = tuple(f"{direction}_{unit}" for direction in ("rx", "tx") for unit in ("frames", "bytes"))
 PERCENTILES = (1, 50, 99)
 NOT_HERE = "not on this CPU"
+TRANSACTION_COUNTS = ("committed", "rolled_back", "failed", "retries")
 
 
 def summarise(run: RunLog, loads: Sequence[LoadWindow] = ()) -> dict:
@@ -33,7 +35,7 @@ def summarise(run: RunLog, loads: Sequence[LoadWindow] = ()) -> dict:
     package_rows = [_package(run, number, members, rows) for number, members in packages(cores).items()]
     about = run.about
     split = phases.split(run, cores, loads)
-    total = _total(cores, rows, package_rows) | _events(run, cores) | _collections(cores)
+    total = _total(cores, rows, package_rows) | _events(run, cores) | _collections(cores) | _transactions(cores)
     for row in (total, *rows, *split["phases"]) if run.unknown else ():
         row |= {name: None for name in run.unknown if name in row}
     configured = configure(run)
@@ -111,6 +113,23 @@ def _collections(cores: list[CoreRun]) -> dict:
     ticks = [int((each["tsc"] - each["tsc_begin"]).sum()) for each in inside]
     seconds = sum(each / core.log.tsc_hz for each, core in zip(ticks, cores))
     return {"collections": {"count": count, "seconds": seconds, "share": ratio(sum(ticks), sum(core.ticks for core in cores))}}
+
+
+def _transactions(cores: list[CoreRun]) -> dict:
+    """Returns the member `transactions`: counts and times of each type within the run; nothing if there were none."""
+    types: dict[str, dict] = {}
+    for core in cores:
+        each = core.log.transactions
+        each = each[(each["tsc"] >= core.begin_tsc) & (each["tsc"] <= core.end_tsc)]
+        for number in np.unique(each["type"]):
+            rows = each[each["type"] == number]
+            name = name_of(core.log.schema.form["transactions"].by_name["type"].choices, int(number))
+            found = types.setdefault(name, dict.fromkeys((*TRANSACTION_COUNTS, "seconds", "longest_seconds"), 0))
+            for count in TRANSACTION_COUNTS:
+                found[count] += int(rows[count].sum(dtype=np.uint64))
+            found["seconds"] += int(rows["ticks"].sum()) / core.log.tsc_hz
+            found["longest_seconds"] = max(found["longest_seconds"], int(rows["ticks_max"].max()) / core.log.tsc_hz)
+    return {"transactions": types} if types else {}
 
 
 def _package(run: RunLog, number: int, cores: list[CoreRun], rows: list[dict]) -> dict:
@@ -299,6 +318,14 @@ def text(summary: dict) -> str:
     events = [f"{shown(name)}: {_number(count)}" for name, count in summary["total"].get("events", {}).items()]
     if found := summary["total"].get("collections"):
         events.append(f"garbage collections: {found['count']:,}, {_percent(found['share'])} of the cores' time")
+    for name, found in summary["total"].get("transactions", {}).items():
+        count = sum(found[each] for each in TRANSACTION_COUNTS[:3])
+        retries = ratio(found["retries"], count + found["retries"])
+        events.append(
+            f"transactions {name}: {count:,}, {found['rolled_back']:,} rolled back, {found['failed']:,} failed, "
+            f"{_percent(retries)} of the attempts had conflicts, {found['seconds'] / max(count, 1) * 1e6:.1f} us each, "
+            f"at most {found['longest_seconds'] * 1e6:.0f} us"
+        )
     lines = [*head(summary), *events, "", *_table(summary["cores_detail"], CORE_COLUMNS), "", *_table(summary["packages"], PACKAGE_COLUMNS)]
     lines += phases.lines(summary)
     if configured := configuration.lines(summary["configuration"]):

@@ -25,7 +25,7 @@ from tools.log.schema import name_of
 from tools.log.shared_settings import numbers_text
 from tools.log.trim import COUNTS, CoreRun, package_energy, packages, ticks_since, trim, whole
 
-TABLES = ("records", "settings", "idle", "collections", "configuration")
+TABLES = ("records", "settings", "idle", "collections", "transactions", "configuration")
 FIELDS = ("generation", *COUNTS)
 # Fields of a Record that not each log has: the queue, and its interrupt moderation at the record.
 FURTHER_FIELDS = ("queue", "itr_us")
@@ -48,6 +48,8 @@ def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
             yield _idle(core, begin)
         elif which == "collections":
             yield _collections(core, begin)
+        elif which == "transactions":
+            yield _transactions(core, begin)
         else:
             yield _settings(core, begin)
 
@@ -125,6 +127,22 @@ def _collections(core: CoreRun, begin: int) -> pa.Table:
             "core": pa.array(np.full(len(found), core.log.core, np.uint16)),
             "seconds": pa.array(ticks_since(found["tsc"], begin) / core.log.tsc_hz),
             **{name: pa.array(np.ascontiguousarray(found[name])) for name in ("tsc_begin", "tsc", "bytes_before", "bytes_after")},
+        }
+    )
+
+
+def _transactions(core: CoreRun, begin: int) -> pa.Table:
+    found = core.log.transactions
+    found = found[(found["tsc"] >= core.begin_tsc) & (found["tsc"] <= core.end_tsc)]
+    form = core.log.schema.form.get("transactions")
+    types = form.by_name["type"].choices if form else ()
+    counts = ("committed", "rolled_back", "failed", "retries", "ticks", "ticks_max")
+    return pa.table(
+        {
+            "core": pa.array(np.full(len(found), core.log.core, np.uint16)),
+            "seconds": pa.array(ticks_since(found["tsc"], begin) / core.log.tsc_hz),
+            "type": _names(found["type"], lambda number: name_of(types, number)),
+            **{name: pa.array(np.ascontiguousarray(found[name])) for name in ("tsc_begin", "tsc", *counts)},
         }
     )
 

@@ -185,8 +185,10 @@ pub struct Mix {
     pub expiry_s: u32,
 }
 
-/// The presets of mutilate, a load generator for memcached. `fixed` has mutilate's defaults.
-pub const PRESETS: [&str; 3] = ["fixed", "etc", "usr"];
+/// The presets of mutilate, a load generator for memcached, and `tpcc`: gets, each of which runs a transaction. `fixed` has mutilate's
+/// defaults.
+pub const PRESETS: [&str; 4] = ["fixed", "etc", "usr", TPCC];
+pub const TPCC: &str = "tpcc";
 
 impl Mix {
     pub fn preset(name: &str) -> Option<Self> {
@@ -200,7 +202,7 @@ impl Mix {
             expiry_s: 0,
         };
         match name {
-            "fixed" => Some(plain),
+            "fixed" | TPCC => Some(plain),
             "etc" => Some(Self {
                 key_size: Distribution::GeneralisedExtremeValue { location: 30.7984, scale: 8.20449, shape: 0.078688 },
                 value_size: Distribution::EtcValue,

@@ -10,7 +10,7 @@ use load::arrivals::{self, Process};
 use load::distributions::Distribution;
 use load::protocol::http::{Page, PageWords, BODY_BYTES_MAX, BODY_BYTES_MIN, PRESETS as HTTP_PRESETS};
 use load::protocol::{Checks, Protocol, ProtocolName};
-use load::workload::{Mix, Popularity, PRESETS};
+use load::workload::{Mix, Popularity, PRESETS, TPCC};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ const HTTP_PORT: u16 = 8080;
 
 #[derive(Args, Clone, Debug)]
 pub struct LoadWords {
-    /// Offer load. To a memcached: sizes, mix and arrivals as published: etc, usr; or fixed. To a web server: http, hello, study, json.
-    /// Without it there is only the network
+    /// Offer load. To a memcached: sizes, mix and arrivals as published: etc, usr; or fixed. To the transactions: tpcc. To a web server:
+    /// http, hello, study, json. Without it there is only the network
     #[arg(long, value_name = "PRESET", value_parser = preset, groups = ["result", "loads"])]
     pub load: Option<String>,
     /// Requests a second over all connections; 0: idle connections
@@ -111,7 +111,8 @@ impl LoadWords {
         if self.path.is_some() || self.body_size.is_some() {
             return Err(format!("--load {name} is for memcached, which has no --path and no --body-size"));
         }
-        let protocol = self.protocol.unwrap_or(ProtocolName::Text).of_memcached();
+        let usual = if name == TPCC { ProtocolName::Tpcc } else { ProtocolName::Text };
+        let protocol = self.protocol.unwrap_or(usual).of_memcached();
         protocol.ok_or_else(|| format!("--load {name} is for memcached, those of http are {}", HTTP_PRESETS.join(", ")))
     }
 

@@ -12,7 +12,7 @@ use crate::reach;
 use crate::run::{Load, Measuring, Pace, Run};
 use crate::search::{Promise, Scan};
 use crate::server_log::LogFrom;
-use crate::workload::{Mix, Popularity};
+use crate::workload::{Mix, Popularity, TPCC};
 use clap::Parser;
 use http::{HttpWords, Target};
 use std::path::{Path, PathBuf};
@@ -52,8 +52,9 @@ pub struct Options {
     /// The server: HOST or HOST:PORT (11211, of http 80), or http://HOST[:PORT][/PATH]
     pub server: String,
 
-    /// Of memcached: sizes, mix and arrivals as published: etc, usr; or fixed (key 30 bytes, value 200 bytes), the default. Of http: hello,
-    /// study (100,000 requests in a closed loop, replies of 148 bytes), json (POST); or http (any page), the default with --protocol http
+    /// Of memcached: sizes, mix and arrivals as published: etc, usr; or fixed (key 30 bytes, value 200 bytes), the default. Of tpcc: tpcc.
+    /// Of http: hello, study (100,000 requests in a closed loop, replies of 148 bytes), json (POST);
+    /// or http (any page), the default with --protocol http
     #[arg(long, value_parser = preset)]
     pub preset: Option<String>,
     /// Number of keys
@@ -223,6 +224,11 @@ impl Options {
         self.protocol.map_or_else(|| self.names_http(), |protocol| protocol == ProtocolName::Http)
     }
 
+    /// The protocol of memcached or of transactions, unless another one is asked for.
+    fn text_protocol(&self) -> ProtocolName {
+        self.protocol.unwrap_or(if self.preset() == TPCC { ProtocolName::Tpcc } else { ProtocolName::Text })
+    }
+
     fn preset(&self) -> &str {
         self.preset.as_deref().unwrap_or(if self.is_http() { protocol::http::PRESETS[0] } else { crate::workload::PRESETS[0] })
     }
@@ -259,7 +265,7 @@ impl Options {
     pub fn load(&self, share: (u64, u64)) -> Result<Load, String> {
         self.check_protocol()?;
         let target = Target::parse(&self.server)?;
-        let (protocol, mix) = match self.protocol.unwrap_or(ProtocolName::Text).of_memcached().filter(|_| !self.is_http()) {
+        let (protocol, mix) = match self.text_protocol().of_memcached().filter(|_| !self.is_http()) {
             Some(protocol) => (protocol, self.mix()),
             None => {
                 let page = protocol::http::Page::new(&self.page_words(&target), target.authority)?;
@@ -313,7 +319,7 @@ impl Options {
             word("value-size", mix.value_size.to_string());
             word("update", mix.update_ratio.to_string());
             word("expiry", mix.expiry_s.to_string());
-            word("protocol", self.protocol.unwrap_or(ProtocolName::Text).to_string());
+            word("protocol", self.text_protocol().to_string());
         }
         word("arrivals", self.process().to_string());
         word("connections", self.agent_connections.to_string());

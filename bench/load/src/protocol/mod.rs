@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! memcached's three protocols and HTTP: encodes requests and checks replies.
+//! memcached's three protocols, HTTP, and transactions asked for by memcached's gets: encodes requests and checks replies.
 //!
 //! Replies come in the order of the requests, so a reply is checked against its request. A reply with a wrong key, length or value is
 //! distinguished from a miss and from bytes that are no reply (`Garbage`). After `Garbage` the start of the next reply is unknown, so the
@@ -23,6 +23,7 @@ pub enum ProtocolName {
     Meta,
     Binary,
     Http,
+    Tpcc,
 }
 
 /// A protocol with all that it needs to know of the server.
@@ -32,6 +33,8 @@ pub enum Protocol {
     Meta,
     Binary,
     Http(Arc<http::Page>),
+    /// Each get of the text protocol runs a transaction of TPC-C. The value is its answer, which is not known beforehand.
+    Tpcc,
 }
 
 impl ProtocolName {
@@ -41,6 +44,7 @@ impl ProtocolName {
             Self::Text => Some(Protocol::Text),
             Self::Meta => Some(Protocol::Meta),
             Self::Binary => Some(Protocol::Binary),
+            Self::Tpcc => Some(Protocol::Tpcc),
             Self::Http => None,
         }
     }
@@ -55,7 +59,8 @@ impl FromStr for ProtocolName {
             "meta" => Ok(Self::Meta),
             "binary" => Ok(Self::Binary),
             "http" => Ok(Self::Http),
-            _ => Err(format!("{text}: not a protocol; known are text, meta, binary, http")),
+            "tpcc" => Ok(Self::Tpcc),
+            _ => Err(format!("{text}: not a protocol; known are text, meta, binary, http, tpcc")),
         }
     }
 }
@@ -67,6 +72,7 @@ impl fmt::Display for ProtocolName {
             Self::Meta => "meta",
             Self::Binary => "binary",
             Self::Http => "http",
+            Self::Tpcc => "tpcc",
         })
     }
 }
@@ -154,13 +160,13 @@ pub type Decoded = Result<Option<Reply>, Garbage>;
 impl Protocol {
     /// True if the server keeps values by their keys, so that they are stored before a run, and a get may miss.
     pub fn has_keys(&self) -> bool {
-        !matches!(self, Self::Http(_))
+        !matches!(self, Self::Http(_) | Self::Tpcc)
     }
 
     /// Appends the request. The reply contains `opaque` if the protocol supports that.
     pub fn encode(&self, request: &Request, opaque: u32, out: &mut Vec<u8>) {
         match self {
-            Self::Text => text::encode(request, out),
+            Self::Text | Self::Tpcc => text::encode(request, out),
             Self::Meta => meta::encode(request, opaque, out),
             Self::Binary => binary::encode(request, opaque, out),
             Self::Http(page) => page.encode(request, out),
@@ -171,6 +177,7 @@ impl Protocol {
     pub fn decode(&self, input: &[u8], request: &Request, opaque: u32, checks: Checks) -> Decoded {
         match self {
             Self::Text => text::decode(input, request, checks),
+            Self::Tpcc => text::decode_transaction(input, request),
             Self::Meta => meta::decode(input, request, opaque, checks),
             Self::Binary => binary::decode(input, request, opaque, checks),
             Self::Http(page) => page.decode(input, request),

@@ -3,7 +3,7 @@
 
 use super::udp::{Datagram, Reassembly};
 use super::*;
-use crate::workload::{Key, Operation};
+use crate::workload::{Key, Mix, Operation};
 
 const CHECKS: Checks = Checks { bytes: true };
 const OPAQUE: u32 = 77;
@@ -26,7 +26,7 @@ fn found(protocol: ProtocolName, key: &str, value: &[u8]) -> Vec<u8> {
         ProtocolName::Text => [format!("VALUE {key} 0 {length}\r\n").as_bytes(), value, b"\r\nEND\r\n"].concat(),
         ProtocolName::Meta => [format!("VA {length} k{key} O{OPAQUE}\r\n").as_bytes(), value, b"\r\n"].concat(),
         ProtocolName::Binary => binary(0x0C, 0, &[&[0; 4], key.as_bytes(), value]),
-        ProtocolName::Http => unreachable!(),
+        ProtocolName::Http | ProtocolName::Tpcc => unreachable!(),
     }
 }
 
@@ -174,4 +174,21 @@ fn a_udp_request_carries_its_number() {
     udp::write_header(0x1234, &mut out);
     out.extend(b"get a\r\n");
     assert_eq!(Datagram::parse(&out), Some(Datagram { number: 0x1234, sequence: 0, parts: 1, payload: b"get a\r\n" }));
+}
+
+/// The answer of a transaction is not known beforehand. A miss would mean that no transaction ran.
+#[test]
+fn a_transaction_has_an_answer_of_any_length() {
+    let request = Mix::preset("tpcc").unwrap().request(Operation::Get, 42);
+    let protocol = Protocol::Tpcc;
+    assert!(!protocol.has_keys());
+    let mut sent = Vec::new();
+    protocol.encode(&request, 0, &mut sent);
+    assert_eq!(sent, b"get 000000000000000000000000000042\r\n");
+    let outcome = |input: &[u8]| protocol.decode(input, &request, 0, Checks { bytes: true }).map(|reply| reply.map(|reply| reply.outcome));
+    assert_eq!(outcome(b"VALUE 000000000000000000000000000042 0 7\r\npayment\r\nEND\r\n"), Ok(Some(Outcome::Hit)));
+    assert_eq!(outcome(b"VALUE 000000000000000000000000000043 0 7\r\npayment\r\nEND\r\n"), Ok(Some(Outcome::WrongKey)));
+    assert_eq!(outcome(b"VALUE 000000000000000000000000000042 0 7\r\npayment\r\nEN"), Ok(None));
+    assert_eq!(outcome(b"SERVER_ERROR conflict\r\n"), Ok(Some(Outcome::ServerError)));
+    assert_eq!(outcome(b"END\r\n"), Ok(Some(Outcome::WrongReply)));
 }

@@ -57,6 +57,16 @@ pub fn decode(input: &[u8], request: &Request, checks: Checks) -> Decoded {
     }
 }
 
+/// As `decode`, for a get whose value is the answer of a transaction. An answer MUST have a value, of any length.
+pub fn decode_transaction(input: &[u8], request: &Request) -> Decoded {
+    let unknown = Request { value_bytes: None, ..*request };
+    let decoded = decode(input, &unknown, Checks { bytes: false })?;
+    Ok(decoded.map(|reply| match reply.outcome {
+        Outcome::Miss => Reply { outcome: Outcome::WrongReply, ..reply },
+        _ => reply,
+    }))
+}
+
 /// Parses `VALUE key flags bytes`. Returns the key and the number of bytes.
 fn value_line(line: &[u8]) -> Result<(&[u8], usize), Garbage> {
     let mut words = line.split(|&byte| byte == b' ').skip(1);
