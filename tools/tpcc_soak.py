@@ -19,6 +19,8 @@ TRANSACTIONS = 100_000
 CORES = (1, 2, 4)
 ROUNDS = [(preset, cores) for cores in CORES for preset in PRESETS]
 ROUND_SECONDS = 3600.0
+# For the rounds with the thread sanitizer, which need several gigabytes for each warehouse.
+FEW_WAREHOUSES = 2
 
 
 def soak(minutes: float) -> int:
@@ -31,6 +33,8 @@ def soak(minutes: float) -> int:
     while seed < first + len(ROUNDS) or time.monotonic() < deadline:
         preset, cores = ROUNDS[(seed - first) % len(ROUNDS)]
         words = [str(build.BUILD / preset / "apps/tpcc" / PROGRAM), str(TRANSACTIONS), str(cores), str(seed)]
+        if preset == "host-thread":
+            words.append(str(FEW_WAREHOUSES))
         try:
             run_logged(words, LOG, "a round of tpcc_soak", timeout_seconds=ROUND_SECONDS)
         except Failure as failure:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Usage: `tpcc_soak TRANSACTIONS CORES SEED [WAREHOUSES [small]]`: runs the mix at full scale, or with `small` at a small scale that makes
-// conflicts frequent, and checks it by repetition in serial order. It needs about 0.7 KB of memory for each transaction, and 300 MB for
-// each warehouse of full scale. WAREHOUSES is by default one per core. Exit status 1: a check failed; 2: wrong arguments.
+// conflicts frequent, and checks it by repetition in serial order. WAREHOUSES is by default one per core. There are two databases in the
+// end: with the address sanitizer, 10^6 transactions and one warehouse took 1.9 GB, and with the thread sanitizer, 2 * 10^5 and two
+// warehouses took 8 GB. Exit status 1: a check failed; 2: wrong arguments.
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>

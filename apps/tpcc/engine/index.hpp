@@ -54,9 +54,8 @@ class Index {
     LeafChange change = {};
   };
 
-  /// Where the last operation on a key ended, for operations on keys that follow each other (`find_after`, `insert_after`). They need no
-  /// descent as long as no other core changes the leaf. A place is empty at first. It MUST NOT be used after the event, or with another
-  /// index.
+  /// The place of the last key, for operations on keys that follow each other (`find_after`, `insert_after`). They need no descent as long
+  /// as no other core changes the leaf. A place is empty at first. It MUST NOT be used after the event, or with another index.
   class Place {
     friend class Index;
     Leaf<Words>* leaf = nullptr;
