@@ -63,6 +63,7 @@ neap::task<int> neap::application(Arguments& arguments) {
 
   tpcc::Service service(options, core_count());
   tpcc::ServerDatabase database(service, {});
+  print("tpcc: loading warehouses=", options.warehouses);  // on an emulated machine, it takes many seconds
   const std::uint64_t begin_ns = machine::now_ns(), begin_bytes = memory::free_page_bytes();
   if (const auto started = co_await database.start(); !started) {
     print("tpcc: ", started.error());
