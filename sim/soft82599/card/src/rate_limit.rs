@@ -45,7 +45,9 @@ impl QueueSettings {
     pub fn time_for(&self, queue: usize, frames: u64, bytes: u64) -> Option<Nanoseconds> {
         let rate = self.rates[queue];
         let factor = u64::from(rate & (field::rttbcnrc::RATE_DECIMAL.ones() | field::rttbcnrc::RATE_INTEGER.ones()));
-        self.is_limited(queue).then(|| (bytes + frames * WIRE_OVERHEAD_BYTES) * TENTH_NS_PER_BYTE * factor / 10 >> FRACTION_BITS)
+        // The window is any 32-bit number of KiB, so the product may not fit.
+        let tenths = || ((bytes + frames * WIRE_OVERHEAD_BYTES) * TENTH_NS_PER_BYTE).saturating_mul(factor);
+        self.is_limited(queue).then(|| tenths() / 10 >> FRACTION_BITS)
     }
 }
 
