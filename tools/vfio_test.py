@@ -108,7 +108,7 @@ def all_files(root: Path) -> dict[str, str]:
 
 
 def test_the_device_ids_are_those_of_the_driver() -> None:
-    assert 0x10FB in vfio.device_ids() and 0x154D in vfio.device_ids()
+    assert {0x10FB, 0x154D, 0x1528, 0x1563} <= set(vfio.device_ids())
     assert len(vfio.device_ids()) == vfio.DEVICE_IDS.read_text().count("{0x")
 
 
@@ -120,8 +120,8 @@ def test_a_card_that_is_ready_passes(linux: FakeLinux) -> None:
 
 # For each broken requirement, the message and the remedy.
 BROKEN = {
-    "another device": (lambda x: x.file(f"/sys/bus/pci/devices/{CARD}/device", "0x1521"), "is no 82599, but 8086:1521", "8086:10fb"),
-    "another vendor": (lambda x: x.file(f"/sys/bus/pci/devices/{CARD}/vendor", "0x15b3"), "is no 82599, but 15b3:10fb", "lspci"),
+    "another device": (lambda x: x.file(f"/sys/bus/pci/devices/{CARD}/device", "0x1521"), "is no 82599, X540 or X550, but 8086:1521", "8086:10fb"),
+    "another vendor": (lambda x: x.file(f"/sys/bus/pci/devices/{CARD}/vendor", "0x15b3"), "is no 82599, X540 or X550, but 15b3:10fb", "lspci"),
     "no IOMMU": (lambda x: x.path("/sys/kernel/iommu_groups").rename(x.path("/sys/kernel/gone")), "the IOMMU is off", "intel_iommu=on"),
     "no group": (lambda x: remove(x.device(CARD) / "iommu_group"), "is in no IOMMU group", "another slot"),
     "a neighbour in use": (lambda x: x.set_driver(SECOND_PORT, "ixgbe"), r"group 7 .* holds .*03:00.1 \(ixgbe\)", "bind"),

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import pytest
 from linux_guest.driver import (
     BRING_UP,
+    LINK_LOST,
     LINK_UP,
     LISTEN_PORT,
     PATIENT_SECONDS,
@@ -38,12 +39,12 @@ TRANSFER_BYTES = 2 << 20
 TRANSFER_SECONDS = 120
 ADVERTISE_1G, ADVERTISE_ALL = 0x20, 0x1028  # ethtool's bits of 1000baseT/Full, and with it those of 10000baseT/Full and 100baseT/Full
 # Rules that Linux's driver keeps on these models, and whose violation would mean that a model is wrong.
-KEPT = {"semaphore_not_held", "host_command", "receive_buffer_size", "crc_strip_differs", "tail_beyond_ring"}
+KEPT = {"semaphore_not_held", "host_command", "receive_buffer_size", "unknown_register", "crc_strip_differs"}
 
 
 @dataclass(frozen=True)
 class Model:
-    """mac: the driver's number of the model. rss_entries: of the RSS table. missing: registers that only other models have."""
+    """mac: the driver's number of the model. rss_entries: of the RSS table."""
 
     name: str
     pci_id: str
@@ -69,7 +70,7 @@ def booted(linux_image: GuestImage, model: Model) -> Iterator[LinuxGuest]:
 def linux(booted: LinuxGuest) -> Iterator[LinuxGuest]:
     booted.output_of(BRING_UP, seconds=PATIENT_SECONDS)
     yield booted
-    assert complaints(booted) == []
+    assert complaints(booted, LINK_LOST) == []
 
 
 def test_the_driver_probes_and_finds_the_phy(linux: LinuxGuest, model: Model) -> None:

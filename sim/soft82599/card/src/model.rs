@@ -2,8 +2,9 @@
 //! The models of the card: the 82599, and its successors X540 and X550 with two ports of 10GBASE-T.
 //!
 //! The three have the same rings, filters and interrupts. `Row` has what differs; each block reads its part of the row. Registers that some
-//! models lack are marked in the table (`models` in drivers/ixgbe/registers.toml). The facts about X540 and X550 are from the public drivers
-//! of Linux and FreeBSD and from the public PCI id list, because no data sheet of these cards is quoted as widely as that of the 82599.
+//! models lack are marked in the table (`models` in drivers/ixgbe/registers.toml). The facts about X540 and X550 are those that Linux's
+//! driver shows, because no data sheet of these cards is quoted as widely as that of the 82599. Subsystem ids and the PCIe link are from
+//! memory.
 
 use crate::registers::{field, Place, Register};
 
@@ -145,6 +146,8 @@ impl Row {
             Register::Hicr => field::hicr::ENABLE.put(u32::from(self.firmware)),
             // The flash keeps a copy of the words, and copies them back when EEC.flash_update is set.
             Register::Eec if self.phy.is_some() => value | field::eec::FLASH_UPDATE_DONE.ones() | field::eec::SECTOR1_VALID.ones(),
+            // Linux's driver waits for this bit before each write, the first one included. It writes to an 82599 by pins only.
+            Register::Eewr if self.phy.is_some() => field::eewr::DONE.ones(),
             _ => value,
         }
     }

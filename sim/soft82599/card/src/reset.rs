@@ -28,7 +28,7 @@ impl Card {
         self.unseen.by_reset += self.packet_buffer.frames() as u64 + self.rsc.open_frames() + self.faults.drop_late() + dropped;
         let semaphores = [Register::Swsm, Register::SwFwSync].map(|register| (register, self.regs.get(register)));
         self.regs.reset();
-        for register in [Register::Rxpbsize, Register::Hicr, Register::Eec] {
+        for register in [Register::Rxpbsize, Register::Hicr, Register::Eec, Register::Eewr] {
             self.regs.set(register, self.model.initial(Place { register, index: 0 }));
         }
         if kind != Kind::Function {

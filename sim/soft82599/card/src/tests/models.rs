@@ -240,6 +240,7 @@ fn the_x540_has_its_words_in_registers_and_copies_them_to_flash() {
     driver.own(field::sw_fw_sync::SW_EEPROM.ones());
     driver.write(Register::Eerd, field::eerd::ADDRESS.put(0x15) | field::eerd::START.ones());
     assert_eq!(driver.read(Register::Eerd) >> 16, 0xFAFA);
+    assert!(field::eewr::DONE.is_set(driver.read(Register::Eewr)), "a write may start");
     let control = driver.read(Register::Eec);
     assert!(field::eec::FLASH_UPDATE_DONE.is_set(control));
     driver.write(Register::Eec, control | field::eec::FLASH_UPDATE.ones());
