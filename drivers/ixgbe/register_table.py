@@ -13,7 +13,9 @@ BAR_BYTES = 128 * 1024
 ACCESS = ("rw", "ro", "wo", "rc", "w1c", "rc+w1c")
 # The models of the card, in the order of their bits in the software card's table.
 MODELS = ("82599", "x540", "x550")
-REGISTER_KEYS = set("offset stride count ranges aliases access reset reset_first like self_clearing linux models section text fields".split())
+REGISTER_KEYS = set(
+    "offset stride count ranges aliases access reset reset_first like self_clearing linux models section text fields".split()
+)
 BLOCK_KEYS = {"section", "text"}
 DESCRIPTOR_KEYS = {"section", "text", "fields"}
 # C++ keywords that would otherwise be accepted as field names, and the names that the generated types use themselves. Rust uses field names

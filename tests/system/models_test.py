@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Our image on the soft card's models X540 and X550: memcached stores and returns values, over a link that goes and comes back.
 
-The rest of the suite runs on the 82599. Per-frame code is the same for all models; what differs happens at the start (drivers/ixgbe/model.hpp).
+The rest of the suite runs on the 82599. Per-frame code is the same for all models; they differ at the start (drivers/ixgbe/model.hpp).
 """
 
 import random
@@ -29,7 +29,7 @@ def test_memcached_serves_on_the_model(model: str, device: str) -> None:
         for key, value in values.items():
             assert server.connect().fetch(key) == value
         # Every core has received frames, so the whole RSS table is in use.
-        received = [machine.card_command("statistics").get(f"rx_queue_frames[{queue}]") for queue in range(CORES)]
+        received = [machine.card_command("statistics").get(f"rx_frames[{queue}]") for queue in range(CORES)]
         machine.card_command("link down")
         machine.wait_for_line("ixgbe: link down", LINK_SECONDS)
         machine.card_command("link up")

@@ -3,9 +3,11 @@
 //!
 //! The image has the words that drivers read: MAC address, device capabilities, the list of SFP+ modules with their start sequences, the
 //! temperature sensor, the firmware's version, the part number, and a checksum. The checksum covers the first 64 words and the sections to
-//! which these words point. X540 and X550 have neither modules nor the sensor, and other words in the checksum (`ChecksumArea`). A driver of
-//! the X550 reads its words by commands to the firmware (host_interface.rs). Written words survive every reset. A reset loads the MAC address and the link mode from the EEPROM. Access by
+//! which these words point. Written words survive every reset. A reset loads the MAC address and the link mode from the EEPROM. Access by
 //! pins is in eeprom_pins.rs.
+//!
+//! X540 and X550 have neither modules nor the sensor, and their checksum covers other words (`ChecksumArea`). A driver of the X550 reads
+//! the words by commands to the firmware (host_interface.rs).
 
 use crate::model::{ChecksumArea, NvmAccess, Row};
 use crate::registers::field::{eerd, eewr};

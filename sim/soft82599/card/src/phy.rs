@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The 10GBASE-T PHY of X540 and X550, behind the MDIO bus (82599 datasheet 8.2.3.22.11; IEEE 802.3 clause 45).
 //!
-//! A driver sends the address of a register to one of the PHY's devices (MSCA, opcode 0), and then reads or writes that register (opcodes 3
-//! and 1). Commands complete at once. Absent PHYs read as all ones. The PHY negotiates the link by itself: the fastest speed that it
-//! advertises is used, because the link partner has all speeds. The driver learns the speed from LINKS. A PHY in low-power mode has no link.
+//! A driver sends the address of a register to one of the PHY's devices (MSCA, opcode 0), and then reads or writes that register (opcodes
+//! 3 and 1). Commands complete at once. Absent PHYs read as all ones. The PHY negotiates the link by itself: the fastest speed that it
+//! advertises is used, because the link partner has all speeds. The driver learns the speed from LINKS. A PHY in low-power mode has no
+//! link.
 //!
-//! The registers are those that drivers use: identity, abilities, advertisements, link status, low power, resets. Other registers read as 0.
-//! The registers of negotiation are those of the standard. Those for less than 10 Gb/s and the status of negotiation are the vendor's, with
-//! the numbers that Linux's driver has. The PHY raises no interrupt of its own: drivers of these models follow EICR.lsc.
+//! The registers are those that drivers use: identity, abilities, advertisements, link status, low power, resets. Other registers read as
+//! 0. The registers of negotiation are those of the standard. The registers for speeds below 10 Gb/s and for the negotiated speed are the
+//! vendor's, with the numbers that Linux's driver has. The PHY raises no interrupt of its own: drivers of these models follow EICR.lsc.
 
 use crate::registers::{field::msca, field::msrwd, Register, RegisterFile};
 
@@ -108,7 +109,7 @@ impl Speed {
     }
 }
 
-/// What the card has to do after a command.
+/// The action that a command asks of the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Nothing,

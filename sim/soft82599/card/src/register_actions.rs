@@ -154,8 +154,8 @@ impl Card {
         }
     }
 
-    /// Handles a write to ESDP on a card with a module. Pin 2 is an input that reports that the module is present. Pin 3 is an output that turns the module's
-    /// laser off. The other pins keep the driven value.
+    /// Handles a write to ESDP on a card with a module. Pin 2 is an input that reports that the module is present. Pin 3 is an output that
+    /// turns the module's laser off. The other pins keep the driven value.
     fn write_esdp(&mut self, host: &mut impl Host, now: Nanoseconds) {
         let pin = field::esdp::SDP2_DATA;
         let value = self.regs.get(Register::Esdp) & !pin.ones();
