@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -12,6 +15,7 @@
 #include "drivers/ixgbe/semaphore.hpp"
 #include "drivers/ixgbe/start_up.hpp"
 #include "drivers/ixgbe/test_card.hpp"
+#include "kernel/task.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap::ixgbe {
@@ -90,6 +94,59 @@ TEST_F(ModelsTest, AGuardThatIsNeverFreeIsATimeOutThatNamesIt) {
   const Error error = error_of([&] { return acquire(registers, SyncGuard::regsmp, SharedResource::phy0); });
   EXPECT_EQ(error.code, ErrorCode::timeout);
   EXPECT_NE(std::string_view(error.message).find("REGSMP"), std::string_view::npos) << error.message;
+}
+
+/// A PHY behind the test card's MDIO bus. A task beside the driver's answers the commands.
+struct TestPhy {
+  Registers registers;
+  std::uint32_t address = 0;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> values{{{1, 2}, 0x0154}};  ///< by device and address
+  unsigned writes = 0;
+  bool stopping = false, stopped = false;
+
+  task<void> serve() {
+    std::array<std::uint32_t, 32> latched{};
+    for (; !stopping; co_await sleep_for(std::chrono::microseconds{1})) {
+      reg::Msca command = registers.read(reg::MSCA);
+      if (!command.command) continue;
+      std::uint32_t& at = latched.at(command.device);
+      const bool ours = command.phy == address;
+      if (command.opcode == 0) at = command.address;
+      if (command.opcode == 1 && ours) {
+        values[{command.device, at}] = registers.read(reg::MSRWD).write_data;
+        ++writes;
+      }
+      if (command.opcode == 3) registers.write(reg::MSRWD, {.read_data = ours ? values[{command.device, at}] : 0xFFFF});
+      command.command = false;
+      registers.write(reg::MSCA, command);
+    }
+    stopped = true;
+  }
+
+  task<Result<void>> wake() {
+    start(serve());
+    auto done = co_await wake_phy(registers);
+    for (stopping = true; !stopped;) co_await sleep_for(std::chrono::microseconds{1});
+    co_return done;
+  }
+};
+
+TEST_F(ModelsTest, APhyInLowPowerModeIsWokenAndOtherBitsAreKept) {
+  constexpr std::uint32_t low_power = 1U << 11;
+  for (const std::uint32_t address : {0U, 3U}) {
+    for (const std::uint32_t before : {low_power | 5U, 5U, 0U}) {
+      TestPhy phy{.registers = registers, .address = address};
+      phy.values[{30, 0}] = before;
+      EXPECT_STREQ(error_of([&] { return phy.wake(); }).message, "");
+      EXPECT_EQ((phy.values[{30, 0}]), before & ~low_power);
+      EXPECT_EQ(phy.writes, (before & low_power) != 0 ? 1U : 0U) << "a PHY that is awake is left alone";
+    }
+  }
+}
+
+TEST_F(ModelsTest, ABusWithoutAPhyIsReported) {
+  TestPhy elsewhere{.registers = registers, .address = 99};
+  EXPECT_EQ(error_of([&] { return elsewhere.wake(); }).code, ErrorCode::not_found);
 }
 
 // A test card's MSCA keeps its command bit, as on a bus that hangs. The link may come up all the same, so the start goes on.

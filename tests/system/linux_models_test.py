@@ -145,6 +145,13 @@ def test_a_word_of_the_eeprom_is_written_and_read_back(linux: LinuxGuest, model:
     assert self_test(linux, "online")["Link"] == 0
 
 
+def test_a_corrupt_word_is_noticed(linux: LinuxGuest) -> None:
+    linux.machine.card_command("fault eeprom")
+    result = linux.run("ethtool -t eth0 offline", seconds=120)
+    linux.machine.card_command("fault eeprom")
+    assert re.search(r"^Eeprom test +\(offline\)\s+1$", result.output, re.MULTILINE), result.output
+
+
 def test_the_driver_breaks_no_rule_of_the_models(linux: LinuxGuest) -> None:
     broken = linux.machine.card_command("violations")
     assert not KEPT & broken["counts"].keys(), broken["recent"]

@@ -17,7 +17,10 @@ CLIENTS = 24
 LINK_SECONDS = 60
 
 
-@pytest.mark.parametrize(("model", "device"), [("x540", "0x1528"), ("x550", "0x1563")])
+MODELS = [("x540", "0x1528"), ("x550", "0x1563")]
+
+
+@pytest.mark.parametrize(("model", "device"), MODELS)
 def test_memcached_serves_on_the_model(model: str, device: str) -> None:
     with NeapServer(memory="512M", cores=CORES, card_options=["--model", model]) as server:
         machine = server.machine
@@ -38,3 +41,16 @@ def test_memcached_serves_on_the_model(model: str, device: str) -> None:
         assert server.connect(deadline - time.monotonic()).fetch(b"key-7") == values[b"key-7"]
         assert machine.card_command("violations")["total"] == 0
         assert all(received), received
+
+
+# The X550 has no DCA. Without a chipset that has it, the other models refuse it for another reason.
+@pytest.mark.parametrize(("model", "refusal"), [("x540", "CPU"), ("x550", "X550")])
+def test_dca_is_refused_where_there_is_none(model: str, refusal: str) -> None:
+    with NeapServer(card_options=["--model", model]) as server, server.control() as control:
+        answer = control.ask("dca,on")
+        assert answer.startswith("error") and refusal in answer, answer
+
+
+def test_a_corrupt_eeprom_of_the_x540_is_reported() -> None:
+    with NeapServer(card_options=["--model", "x540", "--fault", "eeprom"]) as server:
+        assert any("EEPROM's checksum is 0x" in line for line in server.machine.lines)
