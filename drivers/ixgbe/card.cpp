@@ -143,10 +143,11 @@ task<Result<void>> Card::check_eeprom() {
   if (!turn) co_return turn;
   const auto read = [this](std::uint16_t address) { return read_eeprom(registers_, address); };
   const auto sum = co_await sum_intel_eeprom(read, model_.eeprom_unsummed);
+  auto given_back = co_await release(registers_, model_.guard, SharedResource::eeprom);
   if (!sum) co_return std::unexpected(sum.error());
   if (*sum != intel_eeprom_checksum)
     print("ixgbe: EEPROM's checksum is ", hex(*sum), ", not ", hex(intel_eeprom_checksum), ": its address and link settings may be wrong");
-  co_return co_await release(registers_, model_.guard, SharedResource::eeprom);
+  co_return given_back;
 }
 
 task<Result<void>> Card::make_pairs() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What differs between the card's models.
+// The differences between the card's models.
 //
 // X540 and X550 have the 82599's rings, filters and interrupts, so all per-frame code is the same. They differ at start-up: in the way to a
 // link, in the guard of shared resources, and in sizes. Each model has a row here, which the driver chooses once by the PCI device id.
