@@ -3,8 +3,8 @@
 //!
 //! The three have the same rings, filters and interrupts. `Row` has what differs; each block reads its part of the row. Registers that some
 //! models lack are marked in the table (`models` in drivers/ixgbe/registers.toml). The facts about X540 and X550 are those that Linux's
-//! driver shows, because no data sheet of these cards is quoted as widely as that of the 82599. Subsystem ids and the PCIe link are from
-//! memory.
+//! driver shows, because no data sheet of these cards is quoted as widely as that of the 82599. Subsystem ids and the PCIe link were not
+//! compared with a real card.
 
 use crate::registers::{field, Place, Register};
 
