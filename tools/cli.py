@@ -137,6 +137,7 @@ def _parser() -> Parser:
     run.add_argument(
         "--slow", type=int, metavar="N", help="the soft card's clock runs N times slower, which shows its moderation (2 to 1000)"
     )
+    run.add_argument("--card-model", choices=("82599", "x540", "x550"), help="the soft card's model (82599); X540 and X550 have 10GBASE-T")
     run.add_argument("--vfio", metavar="ADDRESS", help="a real 82599 in place of the soft one, like 0000:03:00.0; with --accel kvm")
     run.add_argument("--load", metavar="PRESET", help="offer load (etc, usr, fixed; http, hello, study, json), print the result, and end")
     run.add_argument("--rate", type=float, metavar="N", help="of --load: requests a second (1000)")

@@ -71,6 +71,7 @@ class Options:
     accelerator: str | None = None
     cpu: str | None = None
     slow: int | None = None
+    card_model: str | None = None
     vfio: str | None = None
     debugger: bool = False
     trace: int | None = None
@@ -123,6 +124,8 @@ def _run_in_real_time(options: Options, folder: Path | None, modules: Sequence[P
         raise UsageError("--cpu is for emulated cores: with KVM the machine has this host's CPU", "leave --accel and --vfio out")
     if options.slow is not None:
         require_slow(options.slow, options.vfio)
+    if options.card_model is not None and options.vfio is not None:
+        raise UsageError("--card-model is for the soft card: a real card is the model that it is", "leave --card-model or --vfio out")
     if options.vfio is not None and options.forwards:
         raise UsageError("--forward: no port of this host leads to a real card", "its clients reach it over its own cable")
     card = vfio.require_card(options.vfio, options.memory, options.accelerator or "kvm") if options.vfio is not None else None
@@ -161,6 +164,8 @@ def _run_modelled(options: Options, folder: Path | None, modules: Sequence[Path]
             f"--model and --cpu: the modelled {options.model} has a CPUID of its own, and figures for no other CPU",
             "leave --cpu out, or --model for a machine without modelled figures",
         )
+    if options.card_model is not None:
+        raise UsageError("--model and --card-model: the model machine's card is an 82599", "leave --card-model out")
     if options.slow is not None:
         raise UsageError("--model and --slow: the model machine's card and CPU share one virtual clock", "leave --slow out")
     given = (options.forwards, options.accelerator, options.vfio, options.debugger, options.trace is not None)
@@ -267,7 +272,7 @@ def _run_on(
                 forward=forwards,
                 arguments=[*options.arguments, *slow_words(options.slow)],
                 card=card is None,
-                card_options=[] if options.slow is None else slow_card(options.slow),
+                card_options=soft_card_words(options),
                 outside=True,
                 accelerator=accelerator,
                 cpu=options.cpu or emulated_cpu.DEFAULT,
@@ -349,6 +354,12 @@ def require_slow(slow: int, address: str | None) -> None:
         raise UsageError(f"--slow takes {SLOW_MIN} to {SLOW_MAX}, not {slow}", "--slow 100 makes an interval of 16 us last 1.6 ms")
     if address is not None:
         raise UsageError("--slow is for the soft card: a real card has a clock of its own", "leave one of --slow and --vfio out")
+
+
+def soft_card_words(options: Options) -> list[str]:
+    """Returns the options of the soft card's program."""
+    words = [] if options.slow is None else slow_card(options.slow)
+    return words if options.card_model is None else [*words, "--model", options.card_model]
 
 
 def slow_card(slow: int) -> list[str]:

@@ -110,6 +110,23 @@ def test_by_default_the_cpu_is_the_fullest_and_the_clock_is_right(
     assert capsys.readouterr().err == "neap: error: it would start here\n"
 
 
+def test_the_cards_model_reaches_the_soft_card(started: list[machine.Machine]) -> None:
+    assert cli.main(["run", "memcached", "--card-model", "x550", "--slow", "10"]) == 1
+    assert started[0].card_options == ["--time-scale", "0.1", "--model", "x550"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--vfio", "0000:03:00.0"], "a real card is the model that it is"),
+        (["--model", "e5-2690", "--load", "etc"], "the model machine's card is an 82599"),
+    ],
+)
+def test_a_model_that_the_card_cannot_have_is_refused(words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "memcached", "--card-model", "x540", *words]) == 2
+    assert complaint in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -22,6 +22,7 @@ from tools.errors import Failure, UsageError
 
 DEVICE_IDS = Path(__file__).resolve().parent.parent / "drivers/ixgbe/device_ids.hpp"
 VFIO_DRIVER = "vfio-pci"
+LISTED = "`lspci -D | grep -E '82599|X5[45]0'` shows"
 ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4}):)?([0-9a-fA-F]{2}):([01][0-9a-fA-F])\.([0-7])")
 KVM_GET_API_VERSION = 0xAE00
 KVM_API_VERSION = 12
@@ -92,7 +93,7 @@ class Host:
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """A PCI device that sysfs identifies as an 82599."""
+    """A PCI device that sysfs identifies as a card that the driver knows: an 82599, X540 or X550."""
 
     address: str
     device_id: int
@@ -105,26 +106,26 @@ class Card:
 
 def device_ids() -> list[int]:
     """Returns the device ids that the driver supports, from their only list, drivers/ixgbe/device_ids.hpp."""
-    return [int(number, 16) for number in re.findall(r"\{(0x[0-9A-Fa-f]{4}), (?:true|false)\}", DEVICE_IDS.read_text())]
+    return [int(number, 16) for number in re.findall(r"\{(0x[0-9A-Fa-f]{4}), &model_", DEVICE_IDS.read_text())]
 
 
 # ---- checks ----
 
 
 def find_card(word: str, host: Host) -> Card:
-    """Returns the 82599 at an address. Raises Failure if `word` is no address, or if there is no 82599 at the address."""
+    """Returns the card at an address. Raises Failure if `word` is no address, or if there is no card of the driver's at the address."""
     match = ADDRESS.fullmatch(word)
     if not match:
-        raise UsageError(f"'{word}' is no PCI address", "it looks like 0000:03:00.0; `lspci -D | grep 82599` shows where cards are")
+        raise UsageError(f"'{word}' is no PCI address", f"it looks like 0000:03:00.0; {LISTED} where cards are")
     address = f"{match[1] or '0000'}:{match[2]}:{match[3]}.{match[4]}".lower()
     device = host.device(address)
     if not device.is_dir():
-        raise Failure(f"there is no PCI device {address}", "`lspci -D | grep 82599` shows where cards are")
+        raise Failure(f"there is no PCI device {address}", f"{LISTED} where cards are")
     vendor, number = host.number(device / "vendor"), host.number(device / "device")
     if vendor != 0x8086 or number not in device_ids():
         raise Failure(
-            f"{address} is no 82599, but {vendor:04x}:{number:04x}",
-            "Neap drives 8086:10fb and its kin (drivers/ixgbe/device_ids.hpp); `lspci -D | grep 82599` shows them",
+            f"{address} is no card of the driver's, but {vendor:04x}:{number:04x}",
+            f"Neap drives 8086:10fb and its kin (drivers/ixgbe/device_ids.hpp); {LISTED} them",
         )
     return Card(address, number, host.link_name(device / "iommu_group"), host.link_name(device / "driver"))
 

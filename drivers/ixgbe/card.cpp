@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "drivers/intel_eeprom.hpp"
-#include "drivers/ixgbe/device_ids.hpp"
+#include "drivers/ixgbe/semaphore.hpp"
 #include "drivers/ixgbe/settings.hpp"
 #include "drivers/ixgbe/sfp.hpp"
 #include "drivers/ixgbe/start_up.hpp"
@@ -28,11 +28,12 @@ constexpr std::uint32_t frame_bytes_max = 15'500;  // 8.2.3.22.13: the card's ow
 Result<const pci::Device*> find_device(std::optional<pci::Address> where) {
   for (const pci::Device& device : pci::devices()) {
     if (where ? device.address == *where : kind_of(device) != nullptr) {
-      if (kind_of(device) == nullptr) return failure(ErrorCode::unsupported, "ixgbe: device at this address is no 82599", device.device_id);
+      if (kind_of(device) == nullptr)
+        return failure(ErrorCode::unsupported, "ixgbe: device at this address is no 82599, X540 or X550", device.device_id);
       return &device;
     }
   }
-  return failure(ErrorCode::not_found, where ? "ixgbe: no device at this PCI address" : "ixgbe: no 82599 found");
+  return failure(ErrorCode::not_found, where ? "ixgbe: no device at this PCI address" : "ixgbe: no 82599, X540 or X550 found");
 }
 
 Result<void> check(const Options& options, unsigned receiving) {
@@ -66,15 +67,15 @@ task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Opti
   constexpr std::uint64_t wanted_mbps = 12'000;
   (*device)->settle_link("ixgbe", wanted_mbps);
   (*device)->enable_registers();
-  std::unique_ptr<Card> card(new (std::nothrow) Card(**device, Registers(*bar), kind_of(**device)->sfp, options));
+  std::unique_ptr<Card> card(new (std::nothrow) Card(**device, Registers(*bar), *kind_of(**device), options));
   if (!card) co_return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the card");
   auto started = co_await card->start();
   if (!started) co_return std::unexpected(started.error());
   co_return std::move(card);
 }
 
-Card::Card(const pci::Device& device, Registers registers, bool sfp, Options options)
-    : device_(device), registers_(registers), options_(options), sfp_(sfp), home_core_(this_core()) {}
+Card::Card(const pci::Device& device, Registers registers, const DeviceKind& kind, Options options)
+    : device_(device), registers_(registers), options_(options), model_(*kind.model), medium_(kind.medium), home_core_(this_core()) {}
 
 void Card::stop() noexcept {
   if (std::exchange(stopped_, true)) return;
@@ -115,28 +116,38 @@ task<Result<void>> Card::start() {
   if (auto done = co_await make_pairs(); !done) co_return done;
   const unsigned rss_cores = options_.rss_cores == 0 ? receiving() : options_.rss_cores;
   const bool leave_out = options_.reserved_core && *options_.reserved_core < rss_cores && rss_cores > 1;
-  rss_table_ = rss::table_for(rss_cores, leave_out ? *options_.reserved_core : rss::none);
+  rss_table_ = rss::table_for(rss_cores, leave_out ? *options_.reserved_core : rss::none, model_.rss_entries);
   const unsigned hashed_to = rss_cores - (leave_out ? 1 : 0);
   if (options_.reserved_core) steered_[0] = {options_.reserved_port, *options_.reserved_core};
   unmasked_ = (std::uint64_t{1} << pairs_.size()) - 1;
 
   if (auto done = make_vectors(); !done) co_return done;
   if (auto done = co_await bring_up(); !done) co_return std::unexpected(done.error());
-  const auto sum = co_await sum_intel_eeprom([this](std::uint16_t address) { return read_eeprom(registers_, address); });
-  if (!sum) co_return std::unexpected(sum.error());
-  if (*sum != intel_eeprom_checksum)
-    print("ixgbe: EEPROM's checksum is ", hex(*sum), ", not ", hex(intel_eeprom_checksum), ": its address and link settings may be wrong");
+  if (auto done = co_await check_eeprom(); !done) co_return done;
 
   const auto& at = device_.address;
   Line line;
-  line << "ixgbe: 82599 " << hex(device_.device_id) << " at bus " << at.bus << " device " << at.device << " function " << at.function
-       << ", MAC " << mac_ << ", " << receiving() << " receive and " << pairs_.size() << " transmit queues, RSS over " << hashed_to
-       << ", moderation " << moderation->itr_us() << " us, link " << (link_up() ? "up" : "down");
+  line << "ixgbe: " << model_.name << " " << hex(device_.device_id) << " at bus " << at.bus << " device " << at.device << " function "
+       << at.function << ", MAC " << mac_ << ", " << receiving() << " receive and " << pairs_.size() << " transmit queues, RSS over "
+       << hashed_to << ", moderation " << moderation->itr_us() << " us, link " << (link_up() ? "up" : "down");
   line.print();
   if (options_.reserved_core) print("ixgbe: core ", *options_.reserved_core, " kept for TCP port ", options_.reserved_port);
   if (moderation->itr_us() != options_.itr_us)
     print("ixgbe: moderation of ", options_.itr_us, " us rounded to ", moderation->itr_us(), " us");
   co_return Result<void>{};
+}
+
+task<Result<void>> Card::check_eeprom() {
+  if (!model_.eeprom_registers) co_return Result<void>{};
+  auto turn = co_await acquire(registers_, model_.guard, SharedResource::eeprom);
+  if (!turn) co_return turn;
+  const auto read = [this](std::uint16_t address) { return read_eeprom(registers_, address); };
+  const auto sum = co_await sum_intel_eeprom(read, model_.eeprom_unsummed);
+  auto given_back = co_await release(registers_, model_.guard, SharedResource::eeprom);
+  if (!sum) co_return std::unexpected(sum.error());
+  if (*sum != intel_eeprom_checksum)
+    print("ixgbe: EEPROM's checksum is ", hex(*sum), ", not ", hex(intel_eeprom_checksum), ": its address and link settings may be wrong");
+  co_return given_back;
 }
 
 task<Result<void>> Card::make_pairs() {
@@ -181,7 +192,7 @@ task<Result<std::uint64_t>> Card::bring_up() {
   const auto mac = read_mac(registers_);
   if (!mac) co_return std::unexpected(mac.error());
   mac_ = *mac;
-  if (auto done = co_await start_link(registers_, sfp_); !done) co_return std::unexpected(done.error());
+  if (auto done = co_await start_link(registers_, model_, medium_); !done) co_return std::unexpected(done.error());
   clear_statistics(registers_);
   if (auto done = co_await start_queues(); !done) co_return std::unexpected(done.error());
   if (auto done = start_interrupts(); !done) co_return std::unexpected(done.error());
@@ -193,7 +204,7 @@ task<Result<std::uint64_t>> Card::bring_up() {
 
 task<Result<void>> Card::start_queues() {
   // 4.6.7: filters and queues are programmed with reception off. Then reception is enabled, then each queue; a queue's tail is moved last.
-  program_receive(registers_, rss_table_, options_.queues.frame_bytes_max);
+  program_receive(registers_, model_, rss_table_, options_.queues.frame_bytes_max);
   for (unsigned i = 0; i < steered_.size(); ++i) {
     if (steered_[i].first != 0) program_steering(registers_, i, steered_[i].first, steered_[i].second);
   }
@@ -256,7 +267,7 @@ void Card::inspect() {
 }
 
 void Card::look_at_link(bool announce) {
-  const LinkStatus status = read_link(registers_);
+  const LinkStatus status = read_link(registers_, model_);
   // Without a link no frame arrives and no queue counts as hung, so no other event inspects the card. If the interrupt of the new link is
   // lost, only this timer notices that the link came up.
   link_watch_.cancel();  // the timer is needed only without a link

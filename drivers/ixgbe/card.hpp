@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The Intel 82599 10 Gb/s Ethernet card.
+// The Intel 82599 10 Gb/s Ethernet card, and its successors X540 and X550 (model.hpp).
 //
 // One card serves all cores, and no two cores share a queue. Each of the first 16 cores owns a QueuePair: a receive queue, a transmit queue
 // and an interrupt vector. RSS sends every flow to one of these cores. Further cores have only a transmit queue and a vector, so replies to
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "drivers/ixgbe/counters.hpp"
+#include "drivers/ixgbe/device_ids.hpp"
 #include "drivers/ixgbe/link.hpp"
 #include "drivers/ixgbe/moderation.hpp"
 #include "drivers/ixgbe/queue_pair.hpp"
@@ -47,7 +48,7 @@ struct Options {
 class Card final : public NetDevice, public policy::Device {
  public:
   /// MUST be called only by `open` below.
-  Card(const pci::Device& device, Registers registers, bool sfp, Options options);
+  Card(const pci::Device& device, Registers registers, const DeviceKind& kind, Options options);
   Card& operator=(Card&&) = delete;
   /// Stops the card. Queue pairs with a stack attached (see `close`) stay in memory, because their cores may be using them.
   ~Card() override;
@@ -59,7 +60,7 @@ class Card final : public NetDevice, public policy::Device {
   [[nodiscard]] MacAddress mac() const noexcept override { return mac_; }
   [[nodiscard]] NetDeviceLimits limits() const noexcept override;
   [[nodiscard]] NetDeviceIdentity identity() const noexcept override {
-    return {.name = "82599", .device_id = device_.device_id, .revision = revision_};
+    return {.name = model_.name, .device_id = device_.device_id, .revision = revision_};
   }
   [[nodiscard]] bool link_up() const noexcept override { return link_up_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint32_t link_megabits() const noexcept override {
@@ -110,6 +111,7 @@ class Card final : public NetDevice, public policy::Device {
   };
 
   [[nodiscard]] task<Result<void>> start();
+  [[nodiscard]] task<Result<void>> check_eeprom();
   [[nodiscard]] task<Result<void>> make_pairs();
   [[nodiscard]] Result<void> make_vectors();
   [[nodiscard]] task<Result<std::uint64_t>> bring_up();
@@ -134,7 +136,8 @@ class Card final : public NetDevice, public policy::Device {
   const pci::Device& device_;
   Registers registers_;
   Options options_;
-  bool sfp_;
+  const Model& model_;
+  Medium medium_;
   unsigned home_core_;
   /// The flow (as for `program_steering`) and the core of each filter; flow 0: the filter is free. The first filter is for `reserved_port`.
   std::array<std::pair<std::uint32_t, unsigned>, reg::FTQF.count> steered_{};
@@ -158,7 +161,7 @@ class Card final : public NetDevice, public policy::Device {
   bool reset_wanted_ = false;       // a fault has occurred that needs a reset of the card
 };
 
-/// Finds the card at `where`, or the first 82599 in bus order, and starts it. MUST be called on the core that will be the card's home core.
+/// Finds the card at `where`, or the first one in bus order, and starts it. MUST be called on the core that will be the card's home core.
 /// Errors: `not_found`, `invalid` (options), `unsupported` (too few interrupt vectors), `out_of_memory`, `timeout` (message names the
 /// register), `device`, `closed`.
 [[nodiscard]] task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where = {}, Options options = {});

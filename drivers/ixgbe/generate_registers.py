@@ -224,7 +224,8 @@ def generate_rust(table: Table) -> str:
             f'    RegisterInfo {{ register: Register::{pascal(register.name)}, name: "{register.name}", array: {array}, '
             f'section: "{register.section}", '
             f"access: {rust_access(register.access)}, reset: {register.reset:#010x}, reset_first: {first:#010x}, "
-            f"mask: {register.mask:#010x}, self_clearing: {register.self_clearing_mask:#010x}, count: {register.count}, "
+            f"mask: {register.mask:#010x}, self_clearing: {register.self_clearing_mask:#010x}, "
+            f"models: {register.model_bits:#05b}, count: {register.count}, "
             f"ranges: {rust_ranges(register.ranges)}, aliases: {rust_ranges(register.aliases)} }},"
         )
         slots.append(slot)

@@ -48,6 +48,8 @@ def refusal(body: str) -> str:
         ('[block.one.AAA]\noffset = 0\nlike = "ZZZ"\n' + ROW, ["AAA", "ZZZ"]),
         ("[block.one.AAA]\noffset = 0\ncolour = 3\n" + ROW, ["AAA", "colour"]),
         ('[block.one.AAA]\noffset = 0\nself_clearing = ["go"]\n' + ROW + "fields.stop = 1\n", ["AAA", "self_clearing", "go"]),
+        ('[block.one.AAA]\noffset = 0\nmodels = ["x710"]\n' + ROW, ["AAA", "models", "x540"]),
+        ("[block.one.AAA]\noffset = 0\nmodels = []\n" + ROW, ["AAA", "models"]),
         ("[block.one.AAA]\noffset = 0\n" + ROW + '[block.two]\nsection = "1"\n[block.two.AAA]\noffset = 4\n' + ROW, ["AAA", "one", "two"]),
         ("[block.one.A_B]\noffset = 0\n" + ROW + "[block.one.AB]\noffset = 4\n" + ROW, []),
         ("[block.one.AAA]\noffset = 0\n" + ROW + "[block.one.AAA]\noffset = 4\n" + ROW, ["AAA"]),
@@ -87,8 +89,14 @@ def test_entries_of_arrays_have_the_offsets_of_their_ranges() -> None:
     assert registers["RDBAL"].offset_of(64) == 0x0D000
     assert registers["EITR"].offset_of(24) == 0x12300
     assert registers["RAL"].offset_of(2) == 0x0A210
+    assert registers["ERETA"].offset_of(95) == 0x0EE80 + 95 * 4
     with pytest.raises(IndexError):
         registers["RDBAL"].offset_of(128)
+
+
+def test_a_register_is_on_all_models_unless_its_row_names_some() -> None:
+    bits = {r.name: r.model_bits for r in register_table.parse(TABLE.read_text()).registers}
+    assert (bits["CTRL"], bits["EERD"], bits["ERETA"]) == (0b111, 0b011, 0b100)
 
 
 CHECKS = r"""

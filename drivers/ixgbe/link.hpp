@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "drivers/ixgbe/model.hpp"
 #include "drivers/ixgbe/register_access.hpp"
 
 namespace neap::ixgbe {
@@ -16,12 +17,12 @@ struct LinkStatus {
   std::uint32_t megabits = 0;  ///< 0 when down or unknown
 };
 
-/// 82599 datasheet 4.6.4: turns the laser on, loads the module's settings, selects SFI at 10 Gb/s and restarts the link. `sfp` is true if
-/// the card has an SFP+ cage; other cards keep the link mode of their EEPROM. The console shows a missing or unknown module. That is no
-/// error, because a module may be plugged in later.
-[[nodiscard]] task<Result<void>> start_link(Registers registers, bool sfp);
+/// 82599 datasheet 4.6.4: with an SFP+ cage, turns the laser on, loads the module's settings, selects SFI at 10 Gb/s and restarts the link.
+/// Cards without a cage keep the link mode of their EEPROM. A PHY is woken; it negotiates by itself. The console shows a missing or unknown
+/// module or PHY. That is no error, because a module may be plugged in later.
+[[nodiscard]] task<Result<void>> start_link(Registers registers, const Model& model, Medium medium);
 
 /// Reads LINKS (8.2.3.22.20).
-[[nodiscard]] LinkStatus read_link(Registers registers) noexcept;
+[[nodiscard]] LinkStatus read_link(Registers registers, const Model& model) noexcept;
 
 }  // namespace neap::ixgbe

@@ -84,6 +84,7 @@ task<Result<policy::Device::Change>> Card::change(Setting setting, std::uint32_t
     wanted.*known->option = value;
   }
   if (wanted.cache_hints != 0 && options_.queues.cache_hints == 0) {
+    if (!model_.cache_hints) co_return failure(ErrorCode::unsupported, "the X550 has no direct cache access", value);
     if (const auto tag = machine::cache_tag(home_core_); !tag) co_return std::unexpected(tag.error());
   }
   if (const char* const why = wanted.why_refused(lowest_itr_us())) co_return failure(ErrorCode::invalid, why, value);
@@ -124,10 +125,10 @@ void Card::program_running_options() noexcept {
   const QueueOptions& now = options_.queues;
   program_promiscuous(registers_, now.promiscuous != 0);
   program_vlan(registers_, now.vlan);
-  program_flow_control(registers_, now);
+  program_flow_control(registers_, model_, now);
   for (unsigned core = 0; core < pairs_.size(); ++core) {
     if (core < receiving()) registers_.modify(reg::SRRCTL(core), [&](reg::Srrctl& value) { value.drop_enable = now.drops(); });
-    program_cache_hints(registers_, core, now.cache_hints != 0, machine::cache_tag(core).value_or(0));
+    if (model_.cache_hints) program_cache_hints(registers_, core, now.cache_hints != 0, machine::cache_tag(core).value_or(0));
   }
 }
 

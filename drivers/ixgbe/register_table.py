@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 
 BAR_BYTES = 128 * 1024
 ACCESS = ("rw", "ro", "wo", "rc", "w1c", "rc+w1c")
-REGISTER_KEYS = set("offset stride count ranges aliases access reset reset_first like self_clearing linux section text fields".split())
+# The models of the card, in the order of their bits in the software card's table.
+MODELS = ("82599", "x540", "x550")
+REGISTER_KEYS = set(
+    "offset stride count ranges aliases access reset reset_first like self_clearing linux models section text fields".split()
+)
 BLOCK_KEYS = {"section", "text"}
 DESCRIPTOR_KEYS = {"section", "text", "fields"}
 # C++ keywords that would otherwise be accepted as field names, and the names that the generated types use themselves. Rust uses field names
@@ -70,6 +74,7 @@ class Register:
     array: bool
     linux: str
     self_clearing: list[str]
+    models: list[str]
 
     @property
     def mask(self) -> int:
@@ -79,6 +84,11 @@ class Register:
     @property
     def self_clearing_mask(self) -> int:
         return sum(f.mask for f in self.fields if f.name in self.self_clearing)
+
+    @property
+    def model_bits(self) -> int:
+        """Returns a bit for each model that has the register, in the order of MODELS."""
+        return sum(1 << MODELS.index(model) for model in self.models)
 
     @property
     def count(self) -> int:
@@ -163,6 +173,12 @@ def parse_names(row: str, raw: object) -> list[str]:
     return raw
 
 
+def parse_models(row: str, raw: object) -> list[str]:
+    if not isinstance(raw, list) or not raw or len(set(raw)) != len(raw) or not set(raw) <= set(MODELS):
+        raise TableError(f"{row}: models must be a list of different models; known are {', '.join(MODELS)}")
+    return raw
+
+
 def parse_register(name: str, block: str, default_section: str, raw: dict) -> Register:
     if not re.fullmatch(r"[A-Z][A-Za-z0-9_]*", name):
         raise TableError(f"{name}: a register's name starts with a capital and has letters, digits and _ only")
@@ -200,6 +216,7 @@ def parse_register(name: str, block: str, default_section: str, raw: dict) -> Re
         array="count" in raw or "ranges" in raw,
         linux=str(raw.get("linux", name)),
         self_clearing=parse_names(name, raw.get("self_clearing", [])),
+        models=parse_models(name, raw.get("models", list(MODELS))),
     )
 
 

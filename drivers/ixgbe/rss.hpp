@@ -4,7 +4,7 @@
 // A connection belongs to the core to which the card sends its frames, so the connection's state is never shared. The card computes a
 // Toeplitz hash of addresses and ports. The hash's low seven bits index a table of 128 four-bit entries (82599 datasheet 7.1.2.8). The
 // table can name any queue, so any number of cores from 1 to 16 works. If the number does not divide 128, some queues have one entry more
-// than others.
+// than others. The X550's table has 512 entries of six bits; the driver uses 16 queues there, too.
 //
 // A core that opens a connection must receive the answers, so it computes the hash in advance, with a fixed key (kernel/toeplitz.hpp).
 #pragma once
@@ -18,25 +18,34 @@ namespace neap::ixgbe::rss {
 
 constexpr unsigned queues_max = 16;  // an entry has four bits
 constexpr unsigned table_entries = 128;
-using Table = std::array<std::uint8_t, table_entries>;
+constexpr unsigned table_entries_max = 512;
 constexpr unsigned none = ~0U;
+
+/// The queues of the table's entries. A range-based `for` runs over the entries in use.
+struct Table {
+  std::array<std::uint8_t, table_entries_max> queues{};
+  unsigned entries = table_entries;  ///< a power of two
+  [[nodiscard]] constexpr const std::uint8_t* begin() const noexcept { return queues.data(); }
+  [[nodiscard]] constexpr const std::uint8_t* end() const noexcept { return queues.data() + entries; }
+};
 
 /// Returns a table that names the queues 0 to `queues` - 1 (1 to `queues_max`) in turn, except `left_out`. The queues' shares differ by one
 /// entry at most. At least one queue MUST remain.
-[[nodiscard]] constexpr Table table_for(unsigned queues, unsigned left_out = none) noexcept {
+[[nodiscard]] constexpr Table table_for(unsigned queues, unsigned left_out = none, unsigned entries = table_entries) noexcept {
+  require(entries <= table_entries_max && (entries & (entries - 1)) == 0, "ixgbe: no RSS table has this size", entries);
   require(queues != 0 && queues <= queues_max && (queues > 1 || left_out != 0), "ixgbe: no queue is left for RSS", queues);
-  Table table{};
+  Table table{.entries = entries};
   unsigned queue = 0;
-  for (auto& entry : table) {
+  for (unsigned i = 0; i < entries; ++i) {
     if (queue == left_out) queue = (queue + 1) % queues;
-    entry = static_cast<std::uint8_t>(queue);
+    table.queues[i] = static_cast<std::uint8_t>(queue);
     queue = (queue + 1) % queues;
   }
   return table;
 }
 
 [[nodiscard]] constexpr unsigned queue_of(const Table& table, std::uint32_t frame_hash) noexcept {
-  return table[frame_hash % table_entries];
+  return table.queues[frame_hash & (table.entries - 1)];
 }
 
 }  // namespace neap::ixgbe::rss

@@ -29,6 +29,8 @@ class ModuleLines {
   Registers registers_;
 };
 
+constexpr SyncGuard guard = model_82599.guard;  // no other model has an SFP+ cage
+
 [[nodiscard]] std::uint32_t port_of(Registers registers) noexcept { return registers.read(reg::STATUS).lan_id & 1; }
 
 /// Returns the address of the settings for `kind`; 0 if the list has none.
@@ -61,10 +63,10 @@ task<Result<std::uint16_t>> read_eeprom(Registers registers, std::uint16_t addre
 
 task<Result<SfpKind>> identify_sfp(Registers registers) {
   const SharedResource bus = port_of(registers) == 0 ? SharedResource::phy0 : SharedResource::phy1;
-  auto turn = co_await acquire(registers, bus);
+  auto turn = co_await acquire(registers, guard, bus);
   if (!turn) co_return std::unexpected(turn.error());
   auto kind = sff_8472::read_kind(TwoWireBus(ModuleLines(registers)));
-  auto given_back = co_await release(registers, bus);
+  auto given_back = co_await release(registers, guard, bus);
   if (!given_back) co_return std::unexpected(given_back.error());
   co_return kind;
 }
@@ -75,7 +77,7 @@ task<Result<void>> load_sfp_settings(Registers registers, SfpKind kind) {
   if (!address) co_return std::unexpected(address.error());
   if (*address == 0) co_return failure(ErrorCode::not_found, "ixgbe: EEPROM has no settings for this module", first_port);
 
-  auto turn = co_await acquire(registers, SharedResource::mac);
+  auto turn = co_await acquire(registers, guard, SharedResource::mac);
   if (!turn) co_return turn;
   Result<void> done;
   for (unsigned i = 1; done; ++i) {
@@ -91,7 +93,7 @@ task<Result<void>> load_sfp_settings(Registers registers, SfpKind kind) {
     }
   }
   registers.flush();
-  auto given_back = co_await release(registers, SharedResource::mac);
+  auto given_back = co_await release(registers, guard, SharedResource::mac);
   co_return done ? given_back : done;
 }
 

@@ -15,8 +15,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::uint32_t receive_packet_buffer_kib = 512;
-
 void disable_interrupts(Registers registers) noexcept {
   registers.write(reg::EIMC, reg::Eimc::from_raw(Registers::all_ones & ~reg::Eimc::reserved_mask));
   for (unsigned i = 0; i < reg::EIMC_EX.count; ++i) registers.write(reg::EIMC_EX(i), {.vectors = Registers::all_ones});
@@ -138,9 +136,14 @@ void program_rss(Registers registers, const rss::Table& table) {
     for (unsigned byte = 0; byte < 4; ++byte) word |= std::uint32_t{toeplitz::key[4 * i + byte]} << 8 * byte;
     registers.write(reg::RSSRK(i), {.key = word});
   }
-  for (unsigned i = 0; i < reg::RETA.count; ++i) {
-    registers.write(reg::RETA(i),
-                    {.entry0 = table[4 * i], .entry1 = table[4 * i + 1], .entry2 = table[4 * i + 2], .entry3 = table[4 * i + 3]});
+  for (unsigned i = 0; i < table.entries; i += 4) {
+    const std::uint8_t* const four = &table.queues[i];
+    const reg::Reta entries{.entry0 = four[0], .entry1 = four[1], .entry2 = four[2], .entry3 = four[3]};
+    if (i / 4 < reg::RETA.count) {
+      registers.write(reg::RETA(i / 4), entries);
+    } else {
+      registers.write(reg::ERETA(i / 4 - reg::RETA.count), reg::Ereta::from_raw(entries.raw()));
+    }
   }
   constexpr std::uint32_t mode_rss = 1;
   registers.write(reg::MRQC, {.mode = mode_rss,
@@ -154,7 +157,7 @@ void program_rss(Registers registers, const rss::Table& table) {
 
 }  // namespace
 
-void program_receive(Registers registers, const rss::Table& table, std::uint32_t frame_bytes_max) {
+void program_receive(Registers registers, const Model& model, const rss::Table& table, std::uint32_t frame_bytes_max) {
   // 4.6.11.3.4: the arbiter is stopped while MTQC and the packet buffers change. `program_transmit` starts it again.
   registers.write(reg::RTTDCS, {.arbitration_disable = true, .bypass_data_monitor = true, .bypass_buffer_monitor = true});
   restore_all(registers);
@@ -182,8 +185,7 @@ void program_receive(Registers registers, const rss::Table& table, std::uint32_t
   // 7.1.12: segments without payload are not merged. RSC itself is a setting of each queue.
   registers.write(reg::RSCDBU, {.ack_disable = true});
   // 4.6.11.3.4: the one traffic class gets the whole packet buffer.
-  for (unsigned i = 0; i < reg::RXPBSIZE.count; ++i)
-    registers.write(reg::RXPBSIZE(i), {.size_kib = i == 0 ? receive_packet_buffer_kib : 0});
+  for (unsigned i = 0; i < reg::RXPBSIZE.count; ++i) registers.write(reg::RXPBSIZE(i), {.size_kib = i == 0 ? model.receive_buffer_kib : 0});
   // 4.6.7: disables "no snoop": caches may hold the memory that the card writes, so they must see these writes.
   registers.modify(reg::CTRL_EXT, [](reg::CtrlExt& value) { value.no_snoop_disable = true; });
 }
@@ -240,14 +242,14 @@ void program_vlan(Registers registers, std::uint32_t vlan) {
   registers.modify(reg::VLNCTRL, [vlan](reg::Vlnctrl& value) { value.filter_enable = vlan != 0; });
 }
 
-void program_flow_control(Registers registers, const QueueOptions& options) {
+void program_flow_control(Registers registers, const Model& model, const QueueOptions& options) {
   const bool asks = (options.flow_control & flow_control_transmit) != 0;
   const bool obeys = (options.flow_control & flow_control_receive) != 0;
   require(options.frame_bytes_max <= 16 * 1024, "ixgbe: the largest frame leaves no room for flow control", options.frame_bytes_max);
   // XOFF is sent at a fill level that leaves room for the frames in flight: two frames of each side, and the contents of cable and MACs
   // (3.7.7.3.3). XON is sent at half of that level.
   constexpr std::uint32_t in_flight_bytes = 32 * 1024;
-  const std::uint32_t high_bytes = receive_packet_buffer_kib * 1024 - 4 * options.frame_bytes_max - in_flight_bytes;
+  const std::uint32_t high_bytes = model.receive_buffer_kib * 1024 - 4 * options.frame_bytes_max - in_flight_bytes;
   registers.write(reg::FCRTL(0), {.threshold_16 = asks ? high_bytes / 2 / 16 : 0, .xon_enable = asks});
   registers.write(reg::FCRTH(0), {.threshold_16 = asks ? high_bytes / 16 : 0, .enable = asks});
   // 8.2.3.3.2, 8.2.3.3.5: the longest pause; the card renews it after half of that time.

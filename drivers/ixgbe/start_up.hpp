@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "drivers/ixgbe/model.hpp"
 #include "drivers/ixgbe/queue_options.hpp"
 #include "drivers/ixgbe/register_access.hpp"
 #include "drivers/ixgbe/rss.hpp"
@@ -30,7 +31,7 @@ void clear_statistics(Registers registers);
 
 /// 4.6.7: clears all filters except the one for our own address. Programs checksums, frame size, packet buffer, and RSS according to
 /// `table`. Queues MUST be programmed after this call and enabled after `start_receive`.
-void program_receive(Registers registers, const rss::Table& table, std::uint32_t frame_bytes_max);
+void program_receive(Registers registers, const Model& model, const rss::Table& table, std::uint32_t frame_bytes_max);
 
 /// 7.1.2.5: filter `index` sends `flow`, a destination port of TCP or (with `steer_udp`) UDP over IPv4, to `queue`, regardless of RSS. With
 /// `flow` 0 the filter is off. Fragments do not match, because the card does not see their ports.
@@ -49,9 +50,9 @@ void program_multicast(Registers registers, std::span<const MacAddress> groups, 
 void program_vlan(Registers registers, std::uint32_t vlan);
 
 /// 3.7.7: `flow_control` says whether the card obeys pause frames, and whether it sends them.
-void program_flow_control(Registers registers, const QueueOptions& options);
+void program_flow_control(Registers registers, const Model& model, const QueueOptions& options);
 
-/// 7.5, 8.2.3.11: turns DCA on or off, for the card and for the queues of one core. `tag` names the core.
+/// 7.5, 8.2.3.11: turns DCA on or off on a model that has it, for the card and for the queues of one core. `tag` names the core.
 void program_cache_hints(Registers registers, unsigned queue, bool on, std::uint8_t tag);
 
 /// 4.6.7, last steps: stops the receive path, waits until it is empty, sets RXCTRL.RXEN and restarts the path. Errors: `timeout`, `closed`.

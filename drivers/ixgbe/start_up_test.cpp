@@ -73,17 +73,17 @@ TEST_F(StartUpTest, ACardThatIsGoneIsReportedAsGone) {
   EXPECT_EQ(error_of([&] { return reset_card(registers); }).code, ErrorCode::closed);
   EXPECT_EQ(error_of([&] { return wait_until_initialised(registers); }).code, ErrorCode::closed);
   EXPECT_EQ(error_of([&] { return read_eeprom(registers, 5); }).code, ErrorCode::closed);
-  EXPECT_EQ(error_of([&] { return acquire(registers, SharedResource::mac); }).code, ErrorCode::closed);
+  EXPECT_EQ(error_of([&] { return acquire(registers, SyncGuard::swesmbi, SharedResource::mac); }).code, ErrorCode::closed);
 }
 
 // The bits of an owner that crashed stay set, and must not block the next driver.
 TEST_F(StartUpTest, ALostSemaphoreIsTakenOver) {
   registers.write(reg::SW_FW_SYNC, {.sw_phy0 = true, .fw_mac = true});
-  EXPECT_STREQ(error_of([&] { return acquire(registers, SharedResource::mac); }).message, "");
+  EXPECT_STREQ(error_of([&] { return acquire(registers, SyncGuard::swesmbi, SharedResource::mac); }).message, "");
   EXPECT_TRUE(registers.read(reg::SW_FW_SYNC).sw_mac);
   EXPECT_TRUE(registers.read(reg::SW_FW_SYNC).sw_phy0) << "resources of other owners are not changed";
   EXPECT_NE(host::take_console_text().find("SW_FW_SYNC"), std::string::npos);
-  EXPECT_STREQ(error_of([&] { return release(registers, SharedResource::mac); }).message, "");
+  EXPECT_STREQ(error_of([&] { return release(registers, SyncGuard::swesmbi, SharedResource::mac); }).message, "");
   EXPECT_FALSE(registers.read(reg::SW_FW_SYNC).sw_mac);
   EXPECT_FALSE(registers.read(reg::SWSM).swesmbi);
 }
@@ -162,7 +162,7 @@ TEST_F(StartUpTest, OneVectorIsMaskedAndUnmaskedAndRaisedIfWorkWaits) {
 }
 
 TEST_F(StartUpTest, RssTableAndKeyAreWritten) {
-  program_receive(registers, rss::table_for(3), 9000);
+  program_receive(registers, model_82599, rss::table_for(3), 9000);
   for (unsigned i = 0; i < reg::RETA.count; ++i) {
     const reg::Reta entry = registers.read(reg::RETA(i));
     EXPECT_EQ(entry.entry0, 4 * i % 3);
@@ -186,7 +186,7 @@ TEST_F(StartUpTest, PauseFramesAreSentAndObeyedAsSet) {
   constexpr std::uint32_t buffer_bytes = 512 * 1024;
   for (const std::uint32_t frame_bytes : {1514U, 15'500U}) {
     for (std::uint32_t which = 0; which <= 3; ++which) {
-      program_flow_control(registers, {.frame_bytes_max = frame_bytes, .flow_control = which});
+      program_flow_control(registers, model_82599, {.frame_bytes_max = frame_bytes, .flow_control = which});
       const bool asks = (which & flow_control_transmit) != 0;
       EXPECT_EQ(registers.read(reg::FCCFG).tfce_link, asks);
       EXPECT_EQ(registers.read(reg::FCRTH(0)).enable, asks);
@@ -208,7 +208,7 @@ TEST_F(StartUpTest, PauseFramesAreSentAndObeyedAsSet) {
 // 8.2.3.9.16: the frame that is being fetched when the threshold is passed must still fit into the packet buffer.
 TEST_F(StartUpTest, TheTransmitThresholdLeavesRoomForTheLargestFrame) {
   for (const std::uint32_t frame_bytes : {60U, 1514U, 9000U, 10'228U, 10'229U, 15'500U}) {
-    program_receive(registers, rss::table_for(1), frame_bytes);
+    program_receive(registers, model_82599, rss::table_for(1), frame_bytes);
     program_transmit(registers, frame_bytes);
     const std::uint32_t size_kib = registers.read(reg::TXPBSIZE(0)).size_kib;
     const std::uint32_t threshold_kib = registers.read(reg::TXPBTHRESH(0)).threshold_kib;
@@ -228,9 +228,9 @@ TEST_F(StartUpTest, TheTransmitThresholdLeavesRoomForTheLargestFrame) {
 // 4.6.11.3.4: after any earlier driver there is one class without credits, rates or pools.
 TEST_F(StartUpTest, TrafficClassesOfAnEarlierDriverAreCleared) {
   card.all_registers_read(0xA5);
-  program_receive(registers, rss::table_for(1), 1514);
+  program_receive(registers, model_82599, rss::table_for(1), 1514);
   program_transmit(registers, 1514);
-  program_flow_control(registers, {});
+  program_flow_control(registers, model_82599, {});
   EXPECT_EQ(registers.read(reg::RTTDQSEL).raw(), 0U);
   EXPECT_EQ(registers.read(reg::RTTDT1C).raw(), 0U);
   EXPECT_EQ(registers.read(reg::RTTBCNRC).raw(), 0U);
@@ -324,7 +324,7 @@ TEST_F(StartUpTest, GroupsAreComparedCompletelyWhileThereIsRoomAndThenHashed) {
 // 7.1.2.5: if a mask bit is missing, the filter compares a field that software has not set.
 TEST_F(StartUpTest, APortIsSteeredOnlyByDestination) {
   registers.write(reg::FTQF(7), {.enable = true});
-  program_receive(registers, rss::table_for(1), 1514);
+  program_receive(registers, model_82599, rss::table_for(1), 1514);
   EXPECT_FALSE(registers.read(reg::FTQF(7)).enable) << "the setting of an earlier driver";
   program_steering(registers, 0, 5002, 3);
   const reg::Ftqf filter = registers.read(reg::FTQF(0));

@@ -54,6 +54,9 @@ BUSY_HOST = re.compile(
     "tsc|TSC|clocksource|Unstable clock|trace_clock|local clock|hrtimer|hpet|calibrat|perf: interrupt took|workqueue:|^( *#[0-9]+)+$"
 )
 WARNING = 4
+# ixgbe resets the card if the link goes down while frames wait in its rings. It logs the reason for the reset, and the reset. Any other
+# cause of a reset has another message. For `known` of `complaints`.
+LINK_LOST = frozenset({"ixgbe N:N:N.N ethN: initiating reset to clear Tx work after link loss", "ixgbe N:N:N.N ethN: Reset adapter"})
 
 
 def complaints(guest: LinuxGuest, known: frozenset[str] = frozenset()) -> list[str]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Every way from power-on to an answering memcached: stock firmware, boot loader and card, with boot trees and discs that this test makes.
 
-QEMU's `-kernel` is one of ten ways to boot. A boot tree (docs/booting.md) is a directory of boot files; each machine's command line is in a
-file of its own. The boot loader selects this file by MAC or serial number, and memcached's `stats settings` shows whether it was the right
-one. The last test prints the observations as a table.
+QEMU's `-kernel` is one of twelve ways to boot. A boot tree (docs/booting.md) is a directory of boot files; each machine's command line is
+in a file of its own. The boot loader selects this file by MAC or serial number, and memcached's `stats settings` shows whether it was the
+right one. The last test prints the observations as a table.
 """
 
 import dataclasses
@@ -75,6 +75,16 @@ class Way:
     memory_m: int
 
 
+def _ipxe_on(model: str) -> Way:
+    """iPXE on another model of the soft card, which then belongs to the image."""
+    return Way(
+        "BIOS",
+        f"ipxe.lkrn, intelx on the soft {model.upper()}, multiboot 1",
+        lambda made: {**WAYS["bios-ipxe"].machine(made), "card_options": ["--model", model]},
+        73,
+    )
+
+
 WAYS = {
     "kernel": Way("-", "QEMU -kernel", lambda made: {"image": build.image("memcached"), "arguments": ["memory=64M"]}, 64),
     "bios-pxe": Way(
@@ -111,6 +121,7 @@ WAYS = {
         },
         73,
     ),
+    **{f"bios-ipxe-{model}": _ipxe_on(model) for model in ("x540", "x550")},
     "uefi-ipxe": Way(
         "UEFI",
         "ipxe.efi, intelx on the soft 82599, GRUB",

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from linux_guest.driver import LINK_UP, PATIENT_SECONDS, SERVE, SOAKING, TRAFFIC_PORT, complaints, reached, statistics
+from linux_guest.driver import LINK_LOST, LINK_UP, PATIENT_SECONDS, SERVE, SOAKING, TRAFFIC_PORT, complaints, reached, statistics
 from linux_guest.guest import LinuxGuest
 from linux_guest.guest_image import GuestImage
 from linux_guest.namespace import TAP, Namespace
@@ -38,11 +38,7 @@ OFFLOADS = ("rx", "tx", "sg", "tso", "gro", "lro", "rxhash", "rxvlan", "txvlan",
 # ixgbe can use receive buffers for two frames, or those of `legacy-rx`. With the former, it reports a wrong size of joined segments to
 # Linux, and Linux logs this message once. With the latter, it reports the card's size.
 JOINED_WRONGLY = "TCP: ethN: Driver has suspect GRO implementation, TCP performance may be compromised."
-# ixgbe resets the card if the link goes down while frames wait in its rings. It logs the reason for the reset, and the reset. Any other
-# cause of a reset has another message.
-LINK_LOST = "ixgbe N:N:N.N ethN: initiating reset to clear Tx work after link loss"
-RESET = "ixgbe N:N:N.N ethN: Reset adapter"
-KNOWN = frozenset({JOINED_WRONGLY, LINK_LOST, RESET})
+KNOWN = LINK_LOST | {JOINED_WRONGLY}
 JUMBO_BYTES = 9000
 TAG = 5
 BROADCASTS = 100

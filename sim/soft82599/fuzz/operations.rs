@@ -5,7 +5,7 @@
 //! consumes the bytes that it needs. Bytes beyond the end of the input are zeros.
 
 use crate::host::{FuzzHost, MEMORY_BYTES};
-use card::{name_at, Card, Configuration, Direction, Trigger, BAR_BYTES};
+use card::{name_at, Card, Configuration, Direction, Model, Trigger, BAR_BYTES};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -137,7 +137,8 @@ struct Session {
 pub fn run(data: &[u8]) -> u64 {
     let mut input = Input(data);
     let mut host = FuzzHost::new();
-    let card = Card::new(&Configuration { mac: [2, 0x82, 0x59, 0, 0, 7], link: true }, &mut host, 0);
+    let model = [Model::I82599, Model::X540, Model::X550][usize::from(input.u8()) % 3];
+    let card = Card::new(&Configuration { model, mac: [2, 0x82, 0x59, 0, 0, 7], link: true }, &mut host, 0);
     let mut session =
         Session { card, host, now: 0, receive_tail: [0; QUEUES as usize], transmit_tail: [0; QUEUES as usize], sequence: [0; CONNECTIONS] };
     session.set_up(input.u8());

@@ -51,7 +51,7 @@ impl EventLoop {
         let control = options.control.as_deref().map(Control::listen).transpose()?;
         let listener = SocketFile::listen(&options.socket)?;
         let recording = options.pcap.as_deref().map(|path| Recording::create(path, options.pcap_limit)).transpose()?;
-        let configuration = Configuration { mac: options.mac, link: wire.is_connected() };
+        let configuration = Configuration { model: options.model, mac: options.mac, link: wire.is_connected() };
         let mut host = CardHost {
             memory: Default::default(),
             eventfds: Default::default(),

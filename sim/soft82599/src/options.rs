@@ -4,6 +4,7 @@
 use crate::fault_words::{self, Fault};
 use crate::log::Level;
 use crate::net::Specification;
+use card::Model;
 use std::path::PathBuf;
 
 pub const USAGE: &str = "\
@@ -11,6 +12,7 @@ usage: soft82599 --socket PATH [option ...]
 
   --socket PATH      vfio-user socket; QEMU: -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'
   --net SPEC         none (default) | listen:PATH | connect:PATH | tap:NAME | loopback
+  --model M          82599 (default, SFP+) | x540 | x550 (10GBASE-T)
   --mac ADDRESS      default 02:82:59:90:00:01
   --control PATH     socket for commands, one per line; the answer to an unknown command lists all
   --time-scale F     speed of the card's clock relative to real time (0.01: a hundred times slower); default 1
@@ -27,6 +29,7 @@ usage: soft82599 --socket PATH [option ...]
 pub struct Options {
     pub socket: PathBuf,
     pub net: Specification,
+    pub model: Model,
     pub mac: [u8; 6],
     pub control: Option<PathBuf>,
     pub time_scale: f64,
@@ -59,6 +62,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Parsed, String> 
     let mut options = Options {
         socket: PathBuf::new(),
         net: Specification::None,
+        model: Model::default(),
         mac: [0x02, 0x82, 0x59, 0x90, 0x00, 0x01],
         control: None,
         time_scale: 1.0,
@@ -80,6 +84,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Parsed, String> 
         match name.as_str() {
             "--socket" => socket = Some(PathBuf::from(value()?)),
             "--net" => options.net = net(&value()?)?,
+            "--model" => options.model = model(&value()?)?,
             "--mac" => options.mac = mac(&value()?)?,
             "--control" => options.control = Some(PathBuf::from(value()?)),
             "--time-scale" => options.time_scale = time_scale(&value()?).map_err(|message| format!("--time-scale: {message}"))?,
@@ -108,6 +113,10 @@ fn net(text: &str) -> Result<Specification, String> {
         Some(("tap", name)) if !name.is_empty() => Ok(Specification::Tap(name.into())),
         _ => Err(format!("--net {text}: known are none, listen:PATH, connect:PATH, tap:NAME, loopback")),
     }
+}
+
+fn model(text: &str) -> Result<Model, String> {
+    Model::named(text).ok_or_else(|| format!("--model {text}: known are 82599, x540, x550"))
 }
 
 /// Parses the MAC address of a card, six bytes in hexadecimal.
@@ -180,7 +189,10 @@ mod tests {
         assert_eq!(options.socket, PathBuf::from("/s"));
         assert_eq!(options.net, Specification::Connect("/n:1".into()));
         assert_eq!((options.mac[5], options.time_scale, options.once), (15, 0.01, true));
-        let Ok(Parsed::Run(options)) = parsed("--socket /s --pcap=/p --pcap-limit 3K --fault=away --strict --stopped") else { panic!() };
+        let Ok(Parsed::Run(options)) = parsed("--socket /s --model x550 --pcap=/p --pcap-limit 3K --fault=away --strict --stopped") else {
+            panic!()
+        };
+        assert_eq!(options.model, Model::X550);
         assert_eq!((options.pcap, options.pcap_limit), (Some("/p".into()), Some(3072)));
         assert_eq!((options.faults, options.strict, options.stopped), (vec![Fault::Away(true)], Strict::Report, true));
     }
@@ -196,6 +208,7 @@ mod tests {
             ("--socket /s --mac 02:00", "02:00"),
             ("--socket /s --time-scale 0", "0"),
             ("--socket /s --time-scale NaN", "NaN"),
+            ("--socket /s --model x710", "x710"),
             ("--socket /s --verbose", "--verbose"),
             ("--socket /s --pcap-limit 0", "0"),
             ("--socket /s --pcap-limit 5T", "5T"),

@@ -46,7 +46,7 @@ fn card_with(options: &Options, mac: [u8; 6]) -> Result<CardMachine, String> {
         transmit_faults: Default::default(),
         log: Log::new(options.log_level),
     };
-    let mut card = Card::new(&Configuration { mac, link: true }, &mut host, 0);
+    let mut card = Card::new(&Configuration { mac, link: true, ..Default::default() }, &mut host, 0);
     if options.interrupts.is_some() {
         card.start_interrupt_trace(0, INTERRUPTS_MAX);
     }

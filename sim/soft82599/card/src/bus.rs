@@ -8,7 +8,7 @@ use crate::card::Card;
 use crate::config_space::IO_BAR_BYTES;
 use crate::host::{Host, Nanoseconds};
 use crate::interrupts::{Gates, PCI_EXCEPTION};
-use crate::registers::{decode, field, Field, Register, BAR_BYTES};
+use crate::registers::{decode, field, Field, Place, Register, BAR_BYTES};
 use crate::report::Violation;
 use crate::reset::Kind;
 
@@ -68,7 +68,10 @@ impl Card {
 
     /// Performs a function level reset, or a reset of the whole device by the bus.
     pub fn function_reset(&mut self, host: &mut impl Host, now: Nanoseconds) {
-        self.config.reset(self.mac);
+        self.config.reset(self.model, self.mac);
+        if let Some(phy) = &mut self.phy {
+            phy.reset();
+        }
         self.reset(host, now, Kind::Function);
         self.open_gates(host, now);
     }
@@ -140,9 +143,14 @@ impl Card {
         IO_BAR_BYTES
     }
 
+    /// Returns the register entry at an offset, if this model has one.
+    fn decode(&self, offset: u32) -> Option<Place> {
+        decode(offset).filter(|place| self.model.has(place.register))
+    }
+
     /// Reads the register at a dword's offset in BAR 0.
     pub fn mmio_read(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u32) -> u32 {
-        let Some(place) = decode(offset) else {
+        let Some(place) = self.decode(offset) else {
             self.report.add(Violation::UnknownRegister, || format!("read of unknown register {offset:#x}"));
             return 0;
         };
@@ -152,7 +160,7 @@ impl Card {
 
     /// Writes the register at a dword's offset in BAR 0.
     pub fn mmio_write(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u32, value: u32) {
-        let Some(place) = decode(offset) else {
+        let Some(place) = self.decode(offset) else {
             self.report.add(Violation::UnknownRegister, || format!("write of {value:#x} to unknown register {offset:#x}"));
             return;
         };

@@ -13,7 +13,9 @@ use crate::interrupt_trace::InterruptTrace;
 use crate::interrupts::{Interrupts, LINK_CHANGE, MEMORY_FAILED, TCP_TIMER};
 use crate::l2_filter::L2Filter;
 use crate::link::Link;
+use crate::model::{Model, Row};
 use crate::packet_buffer::PacketBuffer;
+use crate::phy::Phy;
 use crate::pools::Pools;
 use crate::queue_select::QueueSelect;
 use crate::queue_timers::QueueTimers;
@@ -29,16 +31,17 @@ use crate::statistics::Statistics;
 use crate::tcp_timer::TcpTimer;
 use crate::transmit_queue::{self, TransmitQueue};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Configuration {
+    pub model: Model,
     pub mac: [u8; 6],
     /// True if a peer is connected to the wire.
     pub link: bool,
 }
 
 pub struct Card {
+    pub(crate) model: &'static Row,
     pub(crate) mac: [u8; 6],
-    pub(crate) module_present: bool,
     pub(crate) regs: RegisterFile,
     pub(crate) config: ConfigSpace,
     pub(crate) interrupts: Interrupts,
@@ -65,6 +68,8 @@ pub struct Card {
     pub(crate) statistics: Statistics,
     pub(crate) unseen: Unseen,
     pub(crate) link: Link,
+    /// The 10GBASE-T PHY; None: the card has an SFP+ module.
+    pub(crate) phy: Option<Phy>,
     pub(crate) tcp_timer: TcpTimer,
     pub(crate) report: Report,
     pub(crate) faults: Faults,
@@ -79,15 +84,18 @@ pub struct Card {
 impl Card {
     pub fn new(configuration: &Configuration, host: &mut impl Host, now: Nanoseconds) -> Self {
         let mac = configuration.mac;
+        let model = configuration.model.row();
+        let phy = model.phy.map(|identifier| Phy::new(identifier, model.redirection_entries > 128));
         let serial = mac.iter().fold(String::new(), |text, byte| text + &format!("{byte:02X}"));
+        let slaves = if phy.is_some() { Slaves::none() } else { Slaves::new(&serial) };
         let mut card = Self {
+            model,
             mac,
-            module_present: true,
             regs: RegisterFile::new(),
-            config: ConfigSpace::new(mac),
+            config: ConfigSpace::new(model, mac),
             interrupts: Interrupts::new(),
             l2_filter: L2Filter::new(),
-            queue_select: QueueSelect::new(),
+            queue_select: QueueSelect::new(model),
             pools: Pools::new(),
             packet_buffer: PacketBuffer::new(),
             flow_control: FlowControl::new(),
@@ -104,12 +112,13 @@ impl Card {
             write_back_timers: QueueTimers::default(),
             statistics: Statistics::default(),
             unseen: Unseen::default(),
-            link: Link::new(configuration.link),
+            link: Link::new(configuration.link, phy.as_ref().and_then(Phy::speed)),
+            phy,
             tcp_timer: TcpTimer::default(),
             report: Report::default(),
             faults: Faults::default(),
-            i2c: Bus::new(Slaves::new(&serial)),
-            eeprom: Eeprom::new(mac),
+            i2c: Bus::new(slaves),
+            eeprom: Eeprom::new(model, mac),
             eeprom_pins: Pins::new(),
             accesses: AccessCounters::new(),
             started: now,
@@ -315,6 +324,9 @@ impl Card {
     /// Returns descriptions of the last violations, each with the rule that was broken.
     pub fn recent_violations(&self) -> impl Iterator<Item = &str> + '_ {
         self.report.recent()
+    }
+    pub fn model(&self) -> Model {
+        self.model.model
     }
     pub fn link_is_up(&self) -> bool {
         self.link.is_up()

@@ -5,6 +5,7 @@
 //! most effects of a write (BAR placement, MSI and MSI-X tables). The card itself uses bus mastering, the power state (the card works only
 //! in D0), the bits that disable the INTx line, and the function level reset.
 
+use crate::model::Row;
 use crate::registers::BAR_BYTES;
 
 pub const CONFIG_SPACE_BYTES: usize = 4096;
@@ -26,8 +27,6 @@ const PCIE_FLR_BIT: u8 = 0x80;
 const AER: usize = 0x100;
 const SERIAL: usize = 0x140;
 const VENDOR_INTEL: u16 = 0x8086;
-const DEVICE_82599_SFP: u16 = 0x10FB;
-const SUBSYSTEM_X520_2: u16 = 0x0003;
 pub const IO_BAR_BYTES: u32 = 32;
 pub const MSIX_BAR_BYTES: u32 = 16 * 1024;
 const MSIX_PBA_OFFSET: u32 = 0x2000;
@@ -47,13 +46,13 @@ pub struct Effects {
 }
 
 impl ConfigSpace {
-    pub fn new(mac: [u8; 6]) -> Self {
+    pub fn new(model: &Row, mac: [u8; 6]) -> Self {
         let nothing = vec![0; CONFIG_SPACE_BYTES];
         let mut space = Self { bytes: nothing.clone(), writable: nothing.clone(), clearable: nothing };
-        space.header();
+        space.header(model);
         space.power_management();
         space.interrupts();
-        space.pcie();
+        space.pcie(model);
         space.extended(mac);
         space
     }
@@ -65,9 +64,9 @@ impl ConfigSpace {
         self.writable[at..at + mask.len()].copy_from_slice(mask);
     }
 
-    fn header(&mut self) {
+    fn header(&mut self, model: &Row) {
         self.put(0x00, &VENDOR_INTEL.to_le_bytes());
-        self.put(0x02, &DEVICE_82599_SFP.to_le_bytes());
+        self.put(0x02, &model.device_id.to_le_bytes());
         self.put(0x06, &0x0010u16.to_le_bytes()); // status: there is a list of capabilities
         self.put(0x08, &[0x01, 0x00, 0x00, 0x02]); // revision 1, Ethernet controller
         self.put(0x0C, &[0x10]); // cache line of 64 bytes
@@ -75,7 +74,7 @@ impl ConfigSpace {
         self.put(0x18, &0x0000_0001u32.to_le_bytes()); // BAR 2: I/O
         self.put(0x20, &0x0000_000Cu32.to_le_bytes()); // BAR 4: MSI-X
         self.put(0x2C, &VENDOR_INTEL.to_le_bytes());
-        self.put(0x2E, &SUBSYSTEM_X520_2.to_le_bytes());
+        self.put(0x2E, &model.subsystem_id.to_le_bytes());
         self.put(0x34, &[POWER_MANAGEMENT as u8]);
         self.put(0x3D, &[1]); // INTA
         self.allow(COMMAND, &[0x47, 0x05]); // I/O, memory, bus master, parity, SERR, INTx disable
@@ -107,18 +106,19 @@ impl ConfigSpace {
         self.allow(MSIX + 3, &[0xC0]);
     }
 
-    fn pcie(&mut self) {
+    fn pcie(&mut self, model: &Row) {
+        let (capabilities, status, speed) = model.pcie_link;
         self.put(PCIE, &[0x10, 0x00, 0x02, 0x00]); // version 2, endpoint
         self.put(PCIE + 4, &0x1000_8CC2u32.to_le_bytes()); // maximum payload of 512 bytes, latencies, role based errors, FLR
         self.put(PCIE_DEVICE_CONTROL, &[0x10, 0x28]);
         self.allow(PCIE_DEVICE_CONTROL, &[0xFF, 0x7F]);
         self.clearable[PCIE_DEVICE_CONTROL + 2] = 0x0F;
-        self.put(PCIE + 12, &0x0003_9482u32.to_le_bytes()); // x8, 5 GT/s
+        self.put(PCIE + 12, &capabilities.to_le_bytes());
         self.allow(PCIE + 16, &[0xC3, 0x01]);
-        self.put(PCIE + 18, &0x1082u16.to_le_bytes()); // running at x8, 5 GT/s
+        self.put(PCIE + 18, &status.to_le_bytes());
         self.put(PCIE + 36, &0x0000_001Fu32.to_le_bytes()); // completion timeout ranges
         self.allow(PCIE + 40, &[0x1F, 0x00]);
-        self.put(PCIE + 48, &[0x02]); // target speed
+        self.put(PCIE + 48, &[speed]);
         self.allow(PCIE + 48, &[0x0F]);
     }
 
@@ -171,18 +171,19 @@ impl ConfigSpace {
     }
 
     /// Resets the writable bits. The program that uses this crate keeps the BARs and the number of the interrupt line.
-    pub fn reset(&mut self, mac: [u8; 6]) {
-        *self = Self::new(mac);
+    pub fn reset(&mut self, model: &Row, mac: [u8; 6]) {
+        *self = Self::new(model, mac);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Model;
 
     #[test]
     fn the_chain_of_capabilities_ends() {
-        let space = ConfigSpace::new([2, 0, 0, 0, 0, 1]);
+        let space = ConfigSpace::new(Model::I82599.row(), [2, 0, 0, 0, 0, 1]);
         let mut kinds = Vec::new();
         let mut at = space.bytes[0x34] as usize;
         while at != 0 && kinds.len() < 10 {
@@ -194,7 +195,7 @@ mod tests {
 
     #[test]
     fn bars_report_their_size_and_only_writable_bits_change() {
-        let mut space = ConfigSpace::new([2, 0, 0, 0, 0, 1]);
+        let mut space = ConfigSpace::new(Model::I82599.row(), [2, 0, 0, 0, 0, 1]);
         space.write(0x10, &[0xFF; 4]);
         let mut bar = [0; 4];
         space.read(0x10, &mut bar);
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_function_level_reset_is_reported_and_reads_as_zero() {
-        let mut space = ConfigSpace::new([2, 0, 0, 0, 0, 1]);
+        let mut space = ConfigSpace::new(Model::I82599.row(), [2, 0, 0, 0, 0, 1]);
         assert!(space.write(PCIE_DEVICE_CONTROL, &[0x10, 0xA8]).function_level_reset);
         let mut control = [0; 2];
         space.read(PCIE_DEVICE_CONTROL, &mut control);

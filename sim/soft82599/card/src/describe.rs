@@ -30,7 +30,8 @@ impl Card {
         let is_on = |register, bit: crate::registers::Field| u8::from(bit.is_set(self.regs.get(register)));
         let _ = writeln!(
             out,
-            "mac {} link {} peer {} laser {} bus master {} receive {} transmit {}",
+            "model {} mac {} link {} peer {} laser {} bus master {} receive {} transmit {}",
+            self.model.name,
             mac.join(":"),
             if self.link.is_up() { "up" } else { "down" },
             u8::from(self.link.has_peer()),
@@ -39,6 +40,9 @@ impl Card {
             is_on(Register::Rxctrl, field::rxctrl::ENABLE),
             is_on(Register::Dmatxctl, field::dmatxctl::ENABLE),
         );
+        if let Some(phy) = &self.phy {
+            let _ = writeln!(out, "PHY: speed {:?} low power {}", phy.speed(), u8::from(phy.is_in_low_power_mode()));
+        }
         if let Some(at) = self.link.next_deadline() {
             let _ = writeln!(out, "link: next change at {at} ns");
         }
@@ -144,9 +148,8 @@ impl Card {
     fn describe_registers(&self, out: &mut String) {
         for slot in 0..SLOTS {
             let place = place_of(slot);
-            let info = place.register.info();
             let value = self.regs.get_at(place.register, place.index as usize);
-            let initial = if place.index == 0 { info.reset_first } else { info.reset };
+            let initial = self.model.initial(place);
             if value != initial {
                 let _ = writeln!(out, "register {}: {value:#010x}, initially {initial:#010x}", place.name());
             }

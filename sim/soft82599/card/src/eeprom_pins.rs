@@ -128,6 +128,7 @@ impl Pins {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Model;
 
     struct Driver {
         pins: Pins,
@@ -137,7 +138,7 @@ mod tests {
 
     impl Driver {
         fn new() -> Self {
-            Self { pins: Pins::new(), eeprom: Eeprom::new([2, 0, 0, 1, 2, 3]), value: 0 }
+            Self { pins: Pins::new(), eeprom: Eeprom::new(Model::I82599.row(), [2, 0, 0, 1, 2, 3]), value: 0 }
         }
         fn set(&mut self, pins: u32) -> u32 {
             self.value = REQUEST.ones() | pins;

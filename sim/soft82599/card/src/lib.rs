@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A model of the Intel 82599.
+//! A model of the Intel 82599, and of its successors X540 and X550 (model.rs).
 //!
 //! For a driver, a card consists of registers, rings in the driver's memory, and interrupts. This crate models exactly these parts: `Card`
 //! takes register accesses and frames, and uses the `Host` trait for the guest's memory, interrupts and the wire. It does no I/O, reads no
@@ -21,6 +21,7 @@ mod faults;
 mod flow_control;
 mod flow_director;
 mod host;
+mod host_interface;
 mod i2c;
 mod interrupt_registers;
 mod interrupt_trace;
@@ -28,10 +29,11 @@ mod interrupts;
 mod l2_filter;
 mod link;
 pub mod mac_control;
-mod mdio;
+mod model;
 mod moderation;
 mod packet_buffer;
 mod parse;
+mod phy;
 mod pools;
 mod queue_select;
 mod queue_timers;
@@ -63,6 +65,7 @@ pub use config_space::CONFIG_SPACE_BYTES;
 pub use faults::{Direction, Faults, Trigger};
 pub use host::{DmaFault, Host, Nanoseconds};
 pub use interrupt_trace::{Causes, Entry, Event, InterruptTrace};
+pub use model::Model;
 pub use registers::{name_at, BAR_BYTES};
 pub use report::Violation;
 

@@ -5,21 +5,26 @@
 //! clock. A software reset keeps the link, so drivers prefer it while the link is up. Each change of the link sets LINKS and raises
 //! EICR.lsc. No frames pass while the link is down.
 //!
+//! A 10GBASE-T card (phy.rs) has a PHY in place of a laser, and its link comes and goes with the PHY's power. The PHY negotiates the speed;
+//! AUTOC has no effect there, and MACC.force_link_up replaces AUTOC's.
+//!
 //! AUTOC.force_link_up gives a link without a peer, for tests of the loopback in the MAC (HLREG0.loopback). Pin 3 of ESDP turns the laser
 //! off. The peer then reports the loss of light, and its report takes down the card's end of the link, too.
 
 use crate::host::Nanoseconds;
+use crate::phy::Speed;
 use crate::registers::{field, Register, RegisterFile};
 
 /// Time from a restart to the link being up. Real 10G serial links need some milliseconds, too.
 const TRAINING: Nanoseconds = 5_000_000;
-const SPEED_10G: u32 = 3;
-const SPEED_1G: u32 = 2;
 
 pub struct Link {
     /// True if a peer is connected.
     peer: bool,
+    /// False if the laser or the PHY is off.
     laser: bool,
+    /// The speed that the PHY negotiated; None: the card has an SFP+ module.
+    negotiated: Option<Speed>,
     forced: bool,
     up: bool,
     /// True if the link went down since the last read of LINKS.
@@ -28,12 +33,17 @@ pub struct Link {
 }
 
 impl Link {
-    pub fn new(peer: bool) -> Self {
-        Self { peer, laser: true, forced: false, up: false, lost: false, training_until: None }
+    /// `negotiated`: as in the structure.
+    pub fn new(peer: bool, negotiated: Option<Speed>) -> Self {
+        Self { peer, laser: true, negotiated, forced: false, up: false, lost: false, training_until: None }
     }
 
     pub fn is_up(&self) -> bool {
         self.up
+    }
+    /// Returns the speed that the PHY negotiated, while the link is up.
+    pub fn negotiated_speed(&self) -> Option<Speed> {
+        self.negotiated.filter(|_| self.up)
     }
     pub fn has_peer(&self) -> bool {
         self.peer
@@ -59,6 +69,20 @@ impl Link {
         self.light_changed(regs, now)
     }
 
+    /// Restarts the negotiation of a PHY that advertises at most `speed`. None: the PHY advertises nothing, or is in low-power mode.
+    pub fn negotiate(&mut self, regs: &mut RegisterFile, now: Nanoseconds, speed: Option<Speed>) -> bool {
+        let was = self.up;
+        self.set_power(regs, now, speed);
+        self.restart(regs, now);
+        self.up != was
+    }
+
+    /// Turns a PHY off (`speed` is None) or on.
+    pub fn set_power(&mut self, regs: &mut RegisterFile, now: Nanoseconds, speed: Option<Speed>) -> bool {
+        self.negotiated = speed.or(self.negotiated);
+        self.set_laser(regs, now, speed.is_some())
+    }
+
     fn light_changed(&mut self, regs: &mut RegisterFile, now: Nanoseconds) -> bool {
         if self.peer && self.laser {
             if !self.up && self.training_until.is_none() {
@@ -70,9 +94,12 @@ impl Link {
         self.change(regs, self.forced)
     }
 
-    /// Applies AUTOC after a write or a reset of AUTOC.
+    /// Applies AUTOC, or MACC of a card with a PHY, after a write or a reset of that register.
     pub fn configure(&mut self, regs: &mut RegisterFile, now: Nanoseconds) -> bool {
-        let forced = field::autoc::FORCE_LINK_UP.is_set(regs.get(Register::Autoc));
+        let forced = match self.negotiated {
+            None => field::autoc::FORCE_LINK_UP.is_set(regs.get(Register::Autoc)),
+            Some(_) => field::macc::FORCE_LINK_UP.is_set(regs.get(Register::Macc)),
+        };
         let was = std::mem::replace(&mut self.forced, forced);
         match (was, forced) {
             (false, true) => self.change(regs, true),
@@ -122,9 +149,10 @@ impl Link {
         let (mut links, mut pcs) = (0, 0);
         if self.up {
             let mode = field::autoc::LINK_MODE.get(regs.get(Register::Autoc));
-            let gigabit = mode == 0 || mode == 2;
-            let speed = if gigabit { SPEED_1G } else { SPEED_10G };
-            links = LINK_UP.ones() | SPEED.put(speed) | KX_SIGNAL.put(1) | MAC_READY.ones() | UP_SINCE_READ.put(u32::from(!self.lost));
+            let gigabit = self.negotiated.is_none() && (mode == 0 || mode == 2);
+            let (speed, between) = self.negotiated.unwrap_or(if gigabit { Speed::G1 } else { Speed::G10 }).in_links();
+            links = LINK_UP.ones() | SPEED.put(speed) | SPEED_BETWEEN.put(between);
+            links |= KX_SIGNAL.put(1) | MAC_READY.ones() | UP_SINCE_READ.put(u32::from(!self.lost));
             if gigabit {
                 pcs = field::pcs1glsta::LINK_OK.ones() | field::pcs1glsta::SYNC_OK.ones() | field::pcs1glsta::AN_COMPLETE.ones();
             }

@@ -7,6 +7,7 @@
 //! per enabled filter.
 
 use crate::flow_director::{FlowDirector, Found};
+use crate::model::Row;
 use crate::parse::{Network, Parsed, Transport};
 use crate::registers::{field, Register, RegisterFile};
 use crate::rss::{Hash, Rss};
@@ -18,7 +19,9 @@ pub struct QueueSelect {
     five_tuples: Vec<FiveTuple>,
     ethertypes: Vec<Ethertype>,
     syn: Option<Syn>,
-    redirection: [u8; 128],
+    /// RETA and, on X550, ERETA.
+    redirection: Vec<u8>,
+    redirection_mask: u8,
     spread: Spread,
 }
 
@@ -178,14 +181,15 @@ impl Ethertype {
 }
 
 impl QueueSelect {
-    pub fn new() -> Self {
+    pub fn new(model: &Row) -> Self {
         Self {
             rss: Rss::new(),
             flow_director: FlowDirector::new(),
             five_tuples: Vec::new(),
             ethertypes: Vec::new(),
             syn: None,
-            redirection: [0; 128],
+            redirection: vec![0; model.redirection_entries],
+            redirection_mask: (1 << model.redirection_bits) - 1,
             spread: Spread::default(),
         }
     }
@@ -195,9 +199,7 @@ impl QueueSelect {
         self.flow_director.reset(regs);
         self.update_five_tuples(regs);
         self.update(regs);
-        for index in 0..Register::Reta.info().count as usize {
-            self.update_redirection(regs, index);
-        }
+        self.redirection.fill(0); // as after a reset of RETA
     }
 
     /// MUST be called after each change of SAQF, DAQF, SDPQF, FTQF or L34TIMIR.
@@ -218,10 +220,12 @@ impl QueueSelect {
         self.spread = Spread::of(field::mrqc::MODE.get(regs.get(Register::Mrqc))).unwrap_or_default();
     }
 
-    /// MUST be called after each change of an entry of RETA.
-    pub fn update_redirection(&mut self, regs: &RegisterFile, index: usize) {
-        for (entry, byte) in self.redirection[4 * index..4 * index + 4].iter_mut().zip(regs.get_at(Register::Reta, index).to_le_bytes()) {
-            *entry = byte & 15;
+    /// MUST be called after each change of an entry of RETA or, on a model that has it, ERETA.
+    pub fn update_redirection(&mut self, regs: &RegisterFile, register: Register, index: usize) {
+        let first = if register == Register::Ereta { Register::Reta.info().count as usize } else { 0 };
+        let at = 4 * (first + index);
+        for (entry, byte) in self.redirection[at..at + 4].iter_mut().zip(regs.get_at(register, index).to_le_bytes()) {
+            *entry = byte & self.redirection_mask;
         }
     }
 
@@ -280,7 +284,7 @@ impl QueueSelect {
     }
 
     fn queue_by_mode(&self, regs: &RegisterFile, pool: usize, class: usize, hash: Hash) -> usize {
-        let index = if hash.kind != 0 { usize::from(self.redirection[hash.value as usize & 127]) } else { 0 };
+        let index = if hash.kind != 0 { usize::from(self.redirection[hash.value as usize % self.redirection.len()]) } else { 0 };
         match (self.spread.pool_queues, self.spread.classes) {
             (Some(queues), Some(_)) => pool * queues + class,
             (Some(queues), None) => {
@@ -339,7 +343,7 @@ mod tests {
             for i in 0..10 {
                 regs.set_at(Register::Rssrk, i, 0x1234_5679 * (i as u32 + 3));
             }
-            let mut select = QueueSelect::new();
+            let mut select = QueueSelect::new(crate::Model::I82599.row());
             select.reset(&regs);
             Self { regs, select }
         }
@@ -353,7 +357,7 @@ mod tests {
     fn redirection_uses_four_bits_of_an_entry() {
         let mut bench = Bench::new(1);
         bench.regs.set_at(Register::Reta, 31, 0xFA00_0000);
-        bench.select.update_redirection(&bench.regs, 31);
+        bench.select.update_redirection(&bench.regs, Register::Reta, 31);
         assert_eq!(bench.select.redirection[127], 10);
         let chosen = bench.choose(&frame(6, (1, 2), None), None);
         assert_eq!(chosen.queue, usize::from(bench.select.redirection[chosen.hash.value as usize & 127]));

@@ -45,7 +45,9 @@ impl QueueSettings {
     pub fn time_for(&self, queue: usize, frames: u64, bytes: u64) -> Option<Nanoseconds> {
         let rate = self.rates[queue];
         let factor = u64::from(rate & (field::rttbcnrc::RATE_DECIMAL.ones() | field::rttbcnrc::RATE_INTEGER.ones()));
-        self.is_limited(queue).then(|| (bytes + frames * WIRE_OVERHEAD_BYTES) * TENTH_NS_PER_BYTE * factor / 10 >> FRACTION_BITS)
+        // The window is any 32-bit number of KiB, so the product may not fit.
+        let tenths = || ((bytes + frames * WIRE_OVERHEAD_BYTES) * TENTH_NS_PER_BYTE).saturating_mul(factor);
+        self.is_limited(queue).then(|| (tenths() / 10) >> FRACTION_BITS)
     }
 }
 
@@ -96,5 +98,20 @@ impl Card {
         while let Some(index) = self.rate_timers.take_due(now) {
             self.queue_may_send(host, now, index);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_rate_and_the_largest_window_do_not_overflow() {
+        let mut settings = QueueSettings::new();
+        assert_eq!(settings.time_for(3, 1, 1476), None, "no limit");
+        settings.rates[3] = field::rttbcnrc::RATE_ENABLE.ones() | field::rttbcnrc::RATE_INTEGER.put(2);
+        assert_eq!(settings.time_for(3, 1, 1476), Some(2400), "half of 10 Gb/s");
+        settings.rates[3] = u32::MAX;
+        assert!(settings.time_for(3, 0, u64::from(u32::MAX) * 1024) > Some(1_000_000_000_000));
     }
 }

@@ -7,7 +7,7 @@
 use crate::card::Card;
 use crate::host::{Host, Nanoseconds};
 use crate::interrupts::TCP_TIMER;
-use crate::mdio;
+use crate::phy::{self, Outcome};
 use crate::queue_select::mode_exists;
 use crate::registers::{field, Place, Register};
 use crate::report::Violation;
@@ -25,6 +25,7 @@ impl Card {
             Frtimer => ((now - self.started) / 1000) as u32,
             I2cctl => self.i2c.read(self.regs.get(I2cctl)),
             Swsm => semaphores::read_swsm(&mut self.regs),
+            SwFwSync => self.read_sw_fw_sync(),
             Eicr => self.interrupts.read_eicr(&self.regs, host),
             Eics => self.interrupts.causes(),
             Eims => self.interrupts.read_eims(),
@@ -66,15 +67,27 @@ impl Card {
             EiamEx => return self.interrupts.write_eiam_ex(place.index, value),
             Ctrl => return self.write_ctrl(host, now, value),
             Swsm => return semaphores::write_swsm(&mut self.regs, value),
+            SwFwSync if self.model.sync_guard => return self.write_sw_fw_sync(value),
+            Hicr if self.model.firmware => return self.write_hicr(value),
             Mtqc => self.write_mtqc(value),
-            Msca => return mdio::write_msca(&mut self.regs, value),
+            Msca => return self.write_msca(host, now, value),
             Fdirctrl => return self.queue_select.flow_director.write_control(&mut self.regs, value),
             Fdircmd => return self.write_fdircmd(host, now, value),
             Qde => return self.write_qde(value),
-            Eerd => return self.regs.set(Eerd, self.eeprom.write_eerd(value)),
-            Eewr => return self.regs.set(Eewr, self.eeprom.write_eewr(value)),
+            Eerd => {
+                if field::eerd::START.is_set(value) {
+                    self.require_owner(field::sw_fw_sync::SW_EEPROM, "EERD.start");
+                }
+                return self.regs.set(Eerd, self.eeprom.write_eerd(value));
+            }
+            Eewr => {
+                if field::eewr::START.is_set(value) {
+                    self.require_owner(field::sw_fw_sync::SW_EEPROM, "EEWR.start");
+                }
+                return self.regs.set(Eewr, self.eeprom.write_eewr(value));
+            }
             Eec => {
-                let fixed = Eec.info().reset & !field::eec::GRANT.ones();
+                let fixed = self.model.initial(Place { register: Eec, index: 0 }) & !field::eec::GRANT.ones();
                 return self.regs.set(Eec, self.eeprom_pins.write(&mut self.eeprom, value, fixed));
             }
             I2cctl => {
@@ -103,7 +116,7 @@ impl Card {
             Ftqf | Saqf | Daqf | Sdpqf | L34timir => self.queue_select.update_five_tuples(&self.regs),
             Etqf | Etqs | Synqf => self.queue_select.update(&self.regs),
             Mrqc => self.write_mrqc(value),
-            Reta => self.queue_select.update_redirection(&self.regs, index),
+            Reta | Ereta => self.queue_select.update_redirection(&self.regs, place.register, index),
             Rssrk => self.queue_select.rss.key_changed(),
             Fdirhkey | Fdirskey => self.queue_select.flow_director.keys_changed(&self.regs),
             Fdirm | Fdirsip4m | Fdirdip4m | Fdirip6m | Fdirtcpm | Fdirudpm | Fdirsctpm => {
@@ -123,8 +136,9 @@ impl Card {
                 let value = self.regs.get(Rdrxctl) | field::rdrxctl::DMA_INIT_DONE.ones();
                 self.regs.set(Rdrxctl, value);
             }
-            Autoc => self.write_autoc(host, now, value),
-            Esdp => self.write_esdp(host, now),
+            Autoc if self.phy.is_none() => self.write_autoc(host, now, value),
+            Macc if self.phy.is_some() => self.write_macc(host, now),
+            Esdp if self.phy.is_none() => self.write_esdp(host, now),
             _ => {}
         }
     }
@@ -140,12 +154,12 @@ impl Card {
         }
     }
 
-    /// Handles a write to ESDP. Pin 2 is an input that reports whether a module is present. Pin 3 is an output that turns the module's
-    /// laser off. The other pins keep the driven value.
+    /// Handles a write to ESDP on a card with a module. Pin 2 is an input that reports that the module is present. Pin 3 is an output that
+    /// turns the module's laser off. The other pins keep the driven value.
     fn write_esdp(&mut self, host: &mut impl Host, now: Nanoseconds) {
         let pin = field::esdp::SDP2_DATA;
         let value = self.regs.get(Register::Esdp) & !pin.ones();
-        self.regs.set(Register::Esdp, value | pin.put(u32::from(self.module_present)));
+        self.regs.set(Register::Esdp, value | pin.ones());
         if self.link.set_laser(&mut self.regs, now, !field::esdp::SDP3_DATA.is_set(value)) {
             self.link_changed(host, now);
         }
@@ -158,6 +172,34 @@ impl Card {
             self.link.restart(&mut self.regs, now);
         }
         if self.link.is_up() != was_up {
+            self.link_changed(host, now);
+        }
+    }
+
+    /// Handles a write to MACC, by which a driver of a 10GBASE-T card forces the link up.
+    fn write_macc(&mut self, host: &mut impl Host, now: Nanoseconds) {
+        if self.link.configure(&mut self.regs, now) {
+            self.link_changed(host, now);
+        }
+    }
+
+    /// Handles a command to the PHY. The bus is slow on a real card; here the command is done at once.
+    fn write_msca(&mut self, host: &mut impl Host, now: Nanoseconds, value: u32) {
+        use field::msca::*;
+        self.regs.set(Register::Msca, value & !COMMAND.ones() & !IN_PROGRESS.ones());
+        if !COMMAND.is_set(value) {
+            return;
+        }
+        self.require_owner(field::sw_fw_sync::SW_PHY0, "MSCA.command");
+        let Some(phy) = &mut self.phy else { return phy::command_without_phy(&mut self.regs) };
+        let outcome = phy.command(&mut self.regs, value, self.link.negotiated_speed());
+        let speed = phy.speed();
+        let changed = match outcome {
+            Outcome::Nothing => false,
+            Outcome::Restart => self.link.negotiate(&mut self.regs, now, speed),
+            Outcome::Power => self.link.set_power(&mut self.regs, now, speed),
+        };
+        if changed {
             self.link_changed(host, now);
         }
     }

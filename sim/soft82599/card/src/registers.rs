@@ -37,6 +37,8 @@ pub struct RegisterInfo {
     pub mask: u32,
     /// Bits of `mask` that start an action when written as one, and that read as zero.
     pub self_clearing: u32,
+    /// Bit i: model i has the register (model.rs).
+    pub models: u8,
     pub count: u32,
     pub ranges: &'static [Range],
     pub aliases: &'static [Range],

@@ -40,6 +40,9 @@ pub enum Violation {
     NotModelled,
     TransmitBuffer,
     HeadsOutOfOrder,
+    ReceiveBufferSize,
+    SemaphoreNotHeld,
+    HostCommand,
 }
 
 struct Rule {
@@ -58,7 +61,7 @@ const fn rule(kind: Violation, name: &'static str, text: &'static str) -> Rule {
 /// The section numbers were compared with quotations in public drivers (mainly TinyNF) that also give the sections' titles. No such
 /// quotation was found for 3.1.3.2, 4.6.8.1, 7.1.2.7, 7.2.1.1, 7.2.3.2.3, 7.2.4, 7.3.2.1, 7.8, 7.9, 7.12, 8.1.1.1 and 8.1.4, so these
 /// numbers are in doubt. The rules themselves are followed by public drivers.
-const RULES: [Rule; 31] = [
+const RULES: [Rule; 34] = [
     rule(Violation::DmaFault, "dma_fault", "rings and buffers lie in memory that the card may reach (3.1.3.2, 7.1.5, 7.2.3)"),
     rule(Violation::TailBeyondRing, "tail_beyond_ring", "head and tail lie inside the ring (7.1.9, 7.2.3.3, 8.2.3.8.5, 8.2.3.9.9)"),
     rule(
@@ -134,6 +137,17 @@ const RULES: [Rule; 31] = [
         "heads_out_of_order",
         "head write-back goes without relaxed ordering, under which an older head may land on a newer one (8.2.3.11.2, PCIe 2.4.1)",
     ),
+    rule(
+        Violation::ReceiveBufferSize,
+        "receive_buffer_size",
+        "the classes' parts in RXPBSIZE are together at most the receive packet buffer: 512 KiB, X540 and X550 384 KiB (8.2.3.8.9)",
+    ),
+    rule(
+        Violation::SemaphoreNotHeld,
+        "semaphore_not_held",
+        "X540 and X550: EEPROM, PHY and host interface are used by the owner of their bit in SW_FW_SYNC only (10.5.4)",
+    ),
+    rule(Violation::HostCommand, "host_command", "X540 and X550: a command to the firmware exists and is well formed (8.2.3.25)"),
 ];
 
 const _: () = {
@@ -158,11 +172,16 @@ impl Violation {
     }
 }
 
-#[derive(Default)]
 pub struct Report {
     counts: [u64; RULES.len()],
     waiting: VecDeque<String>,
     recent: VecDeque<String>,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self { counts: [0; RULES.len()], waiting: VecDeque::new(), recent: VecDeque::new() }
+    }
 }
 
 impl Report {

@@ -12,7 +12,7 @@ use crate::eeprom_pins::Pins;
 use crate::flow_control::FlowControl;
 use crate::host::{Host, Nanoseconds};
 use crate::rate_limit::QueueSettings;
-use crate::registers::{field, Register};
+use crate::registers::{field, Place, Register};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -28,6 +28,9 @@ impl Card {
         self.unseen.by_reset += self.packet_buffer.frames() as u64 + self.rsc.open_frames() + self.faults.drop_late() + dropped;
         let semaphores = [Register::Swsm, Register::SwFwSync].map(|register| (register, self.regs.get(register)));
         self.regs.reset();
+        for register in [Register::Rxpbsize, Register::Hicr, Register::Eec, Register::Eewr] {
+            self.regs.set(register, self.model.initial(Place { register, index: 0 }));
+        }
         if kind != Kind::Function {
             for (register, value) in semaphores {
                 self.regs.set(register, value);
@@ -53,8 +56,13 @@ impl Card {
         self.rsc.drop_contexts();
         self.statistics = Default::default();
         self.eeprom_pins = Pins::new();
-        // The reset made the pins inputs, so the laser is on. The link mode was loaded from the EEPROM.
-        self.link.set_laser(&mut self.regs, now, true);
+        // The reset made the pins inputs, so a module's laser is on. The link mode was loaded from the EEPROM. Only a function level reset
+        // resets a PHY, so that its speed and its low-power mode survive the reset of a driver.
+        match &self.phy {
+            None => _ = self.link.set_laser(&mut self.regs, now, true),
+            Some(phy) if kind == Kind::Function => _ = self.link.set_power(&mut self.regs, now, phy.speed()),
+            Some(_) => {}
+        }
         self.link.configure(&mut self.regs, now);
         if kind != Kind::Software {
             self.link.restart(&mut self.regs, now);
@@ -74,7 +82,7 @@ impl Card {
         self.regs.set(Register::Rdrxctl, Register::Rdrxctl.info().reset | field::rdrxctl::DMA_INIT_DONE.ones());
         self.regs.set(Register::Secrxstat, field::secrxstat::READY.ones());
         self.regs.set(Register::Sectxstat, field::sectxstat::READY.ones());
-        let pins = if self.module_present { field::esdp::SDP2_DATA.ones() } else { 0 };
+        let pins = if self.phy.is_none() { field::esdp::SDP2_DATA.ones() } else { 0 };
         self.regs.set(Register::Esdp, pins);
     }
 }

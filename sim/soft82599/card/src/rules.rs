@@ -32,6 +32,12 @@ impl Card {
                 }
             }
         }
+        if matches!(place.register, Register::Reta | Register::Ereta) {
+            let wide = u32::from_le_bytes([0xFF << self.model.redirection_bits; 4]) & info.mask & value;
+            if wide != 0 {
+                self.report.add(Violation::ReservedBits, || format!("{} = {value:#x}, of which {wide:#x} is reserved", name()));
+            }
+        }
         if let Some((enabled, old)) = self.running_queue_setting(place) {
             // Drivers change the drop setting of a running queue when flow control changes, and the datasheet does not forbid this change.
             let alive = if place.register == Register::Srrctl { field::srrctl::DROP_ENABLE.ones() } else { 0 };
@@ -45,6 +51,13 @@ impl Card {
             if mac != dma {
                 self.report.add(Violation::CrcStripDiffers, || {
                     format!("receive enabled with HLREG0.rx_crc_strip {} and RDRXCTL.crc_strip {}", u8::from(mac), u8::from(dma))
+                });
+            }
+            let classes = 0..Register::Rxpbsize.info().count as usize;
+            let sum: u32 = classes.map(|class| field::rxpbsize::SIZE_KIB.get(self.regs.get_at(Register::Rxpbsize, class))).sum();
+            if sum > self.model.receive_buffer_kib {
+                self.report.add(Violation::ReceiveBufferSize, || {
+                    format!("receive enabled with {sum} KiB in RXPBSIZE, of {} KiB", self.model.receive_buffer_kib)
                 });
             }
         }

@@ -12,6 +12,8 @@ const ADDRESSES: [u8; 3] = [IDENTITY, DIAGNOSTICS, SENSOR];
 const BOARD_TEMPERATURE_C: u8 = 45;
 
 pub struct Slaves {
+    /// False on a card without these slaves: no address is acknowledged.
+    present: bool,
     pages: [[u8; 256]; ADDRESSES.len()],
 }
 
@@ -22,14 +24,19 @@ impl Slaves {
         for register in [0x00, 0x01, 0x23, 0x2A] {
             sensor[register] = BOARD_TEMPERATURE_C;
         }
-        let mut slaves = Self { pages: [identity_page(serial), diagnostics_page(), sensor] };
+        let mut slaves = Self { present: true, pages: [identity_page(serial), diagnostics_page(), sensor] };
         slaves.show_light(true, false);
         slaves
     }
 
+    /// Returns the slaves of a card without a module: none.
+    pub fn none() -> Self {
+        Self { present: false, pages: [[0; 256]; ADDRESSES.len()] }
+    }
+
     /// Returns the slave at an address. The address's lowest bit, which gives the direction, MUST be 0.
     pub fn at(&self, address: u8) -> Option<usize> {
-        ADDRESSES.iter().position(|&known| known == address)
+        ADDRESSES.iter().position(|&known| known == address && self.present)
     }
     pub fn read(&self, slave: usize, number: u8) -> u8 {
         self.pages[slave][usize::from(number)]

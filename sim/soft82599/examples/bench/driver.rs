@@ -81,7 +81,7 @@ impl Driver {
     /// have a message that moderation holds back.
     pub fn new(queues: u64, timers: bool, frame_bytes: usize) -> Self {
         let mut memory = Memory { bytes: vec![0; MEMORY_BYTES as usize], frames: 0 };
-        let card = Card::new(&Configuration { mac: [2, 0x82, 0x59, 0, 0, 7], link: true }, &mut memory, 0);
+        let card = Card::new(&Configuration { mac: [2, 0x82, 0x59, 0, 0, 7], link: true, ..Default::default() }, &mut memory, 0);
         let mut places = HashMap::new();
         for offset in (0..BAR_BYTES).step_by(4) {
             places.entry(name_at(offset)).or_insert(offset);

@@ -4,7 +4,7 @@
 use super::host::TestHost;
 use crate::registers::descriptor::{receive_read, receive_write_back as wb, transmit_context, transmit_data};
 use crate::registers::{field, Register};
-use crate::{Card, Configuration, Nanoseconds};
+use crate::{Card, Configuration, Model, Nanoseconds};
 
 pub const MAC: [u8; 6] = [0x02, 0x82, 0x59, 0x90, 0x00, 0x07];
 const MEMORY_BYTES: usize = 8 << 20;
@@ -37,8 +37,12 @@ pub struct Received {
 impl Driver {
     /// Returns a card with its link up and bus mastering on, without further settings.
     pub fn bare() -> Self {
+        Self::of(Model::I82599)
+    }
+
+    pub fn of(model: Model) -> Self {
         let mut host = TestHost::new(MEMORY_BYTES);
-        let card = Card::new(&Configuration { mac: MAC, link: true }, &mut host, 0);
+        let card = Card::new(&Configuration { mac: MAC, link: true, model }, &mut host, 0);
         let mut driver = Self { card, host, now: 0, ring: 0, receive_next: vec![0; 128], transmit_next: vec![0; 128], transmit_space: 0 };
         driver.card.config_write(&mut driver.host, 0, 4, &[0x06, 0x04]);
         driver.advance(10_000_000);
@@ -48,7 +52,11 @@ impl Driver {
     /// Returns a card with `queues` receive and transmit rings of `ring` advanced descriptors each, and buffers of 2 KiB. MSI-X has vector
     /// i for queue i and the next vector for other causes; everything is unmasked.
     pub fn up(queues: usize, ring: u32) -> Self {
-        let mut driver = Self::bare();
+        Self::up_as(Model::I82599, queues, ring)
+    }
+
+    pub fn up_as(model: Model, queues: usize, ring: u32) -> Self {
+        let mut driver = Self::of(model);
         driver.ring = ring;
         driver.write(Register::Gpie, field::gpie::MULTIPLE_MSIX.ones() | field::gpie::EIAME.ones());
         driver.write(Register::Eiac, 0xFFFF);

@@ -10,6 +10,7 @@ mod flow_control;
 mod host;
 mod interrupts;
 mod ipv6;
+mod models;
 mod moderation;
 mod moderation_model;
 mod noise;
