@@ -11,6 +11,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "drivers/virtio/specification.hpp"
@@ -37,11 +38,13 @@ class Ring {
     return {};
   }
 
-  /// From now on, `publish` notifies the device by a write of `number` to `notify`.
+  /// From now on, `publish` notifies the device by a write of `number` to `notify`. MUST be called before the first `publish`.
   void connect(volatile std::uint16_t* notify, std::uint16_t number, bool event_index) noexcept {
     notify_ = notify;
     number_ = number;
     event_index_ = event_index;
+    want_interrupts(quiet_ == 0);
+    seen(0);
   }
 
   [[nodiscard]] std::uint32_t size() const noexcept { return mask_ + 1; }
@@ -68,13 +71,14 @@ class Ring {
   /// The position behind the last used chain. All entries before it are visible.
   [[nodiscard]] std::uint16_t used_end() const noexcept { return std::atomic_ref(used()[1]).load(std::memory_order_acquire); }
   [[nodiscard]] UsedEntry used_entry(std::uint32_t position) const noexcept {
-    auto& words = *reinterpret_cast<std::uint64_t*>(memory_.start() + used_at_ + 4 + std::size_t{8} * slot(position));
-    return std::bit_cast<UsedEntry>(__atomic_load_n(reinterpret_cast<PackedWord*>(&words), __ATOMIC_RELAXED));
+    UsedEntry entry;
+    std::memcpy(&entry, memory_.start() + used_at_ + 4 + sizeof entry * slot(position), sizeof entry);
+    return entry;
   }
   /// The cache line that the device writes when it has used a chain.
   [[nodiscard]] const volatile void* used_line() const noexcept { return memory_.start() + used_at_; }
 
-  /// Interrupts for used chains are on from the start. MUST be followed by `seen`.
+  /// Interrupts for used chains are on from the start. After `connect`, it MUST be followed by `seen`.
   void want_interrupts(bool on) noexcept {
     quiet_ = on ? 0 : 1;
     if (!event_index_) std::atomic_ref(available()[0]).store(quiet_, std::memory_order_relaxed);
@@ -87,8 +91,6 @@ class Ring {
   }
 
  private:
-  // Entries are at odd multiples of 4 bytes. Both halves are valid, because `used_end` was loaded before.
-  using PackedWord [[gnu::may_alias, gnu::aligned(4)]] = std::uint64_t;
   [[nodiscard]] std::uint16_t* available() const noexcept { return reinterpret_cast<std::uint16_t*>(memory_.start() + available_at_); }
   [[nodiscard]] std::uint16_t* used() const noexcept { return reinterpret_cast<std::uint16_t*>(memory_.start() + used_at_); }
 

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <span>
@@ -175,12 +176,16 @@ struct TestDeviceOptions {
 
 class TestDevice final : public Transport {
  public:
-  explicit TestDevice(TestDeviceOptions options = {}) : options(options) { doorbells.fill(0xFFFF); }
+  explicit TestDevice(TestDeviceOptions wanted = {}) : options(wanted) { doorbells.fill(0xFFFF); }
+  TestDevice& operator=(TestDevice&&) = delete;
+  ~TestDevice() override {
+    if (on_end) on_end();
+  }
 
   [[nodiscard]] std::uint32_t read(Register place) const noexcept override {
     const std::lock_guard guard(lock_);
     const auto queue = queues.find(selected_);
-    const bool exists = selected_ <= 2 * options.queue_pairs_max;
+    const bool exists = selected_ <= 2 * pairs();
     if (place.region == Region::device) return read_configuration(place);
     switch (place.offset) {
       case reg::device_feature.offset:
@@ -271,7 +276,7 @@ class TestDevice final : public Transport {
   /// Executes the commands that wait in the control queue.
   void serve_control() {
     const std::lock_guard guard(lock_);
-    const auto found = queues.find(2 * options.queue_pairs_max);
+    const auto found = queues.find(2 * pairs());
     if (found == queues.end() || !found->second.enabled) return;
     DeviceRing& ring = found->second.ring;
     while (ring.waiting() != 0) {
@@ -299,6 +304,7 @@ class TestDevice final : public Transport {
     DeviceRing ring;
   };
   TestDeviceOptions options;
+  std::function<void()> on_end;
   std::vector<Bytes> commands;
   bool refuses_commands = false;
   std::atomic<std::uint32_t> link{link_up_bit};
@@ -311,6 +317,10 @@ class TestDevice final : public Transport {
   mutable std::array<std::uint16_t, 129> doorbells;
 
  private:
+  /// 5.1.2: without MQ and RSS, there is one pair, and the control queue follows it.
+  [[nodiscard]] std::uint32_t pairs() const noexcept {
+    return (agreed & (feature::multiqueue | feature::rss)) != 0 ? options.queue_pairs_max : 1;
+  }
   [[nodiscard]] std::uint32_t read_configuration(Register place) const noexcept {
     if (place.offset < options.mac.size()) return options.mac[place.offset];
     switch (place.offset) {

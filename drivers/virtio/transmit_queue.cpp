@@ -31,7 +31,6 @@ Result<void> TransmitQueue::prepare(std::uint32_t descriptors, std::uint64_t fea
     return failure(ErrorCode::out_of_memory, "virtio: no memory for the transmit ring's lists", descriptors);
   for (std::uint32_t slot = 0; slot < slots(); ++slot) store(slot * stride_, header_of(slot), frame_header_bytes, descriptor_flag::next);
   ring_.want_interrupts(false);
-  ring_.seen(seen_);
   return {};
 }
 
