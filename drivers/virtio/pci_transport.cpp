@@ -94,7 +94,6 @@ bool is_network_card(const pci::Device& device) noexcept {
 }
 
 Result<std::unique_ptr<Transport>> open_pci(const pci::Device& device) {
-  device.enable_registers();
   const auto common = map_structure(device, common_structure, reg::common_bytes);
   if (!common) return std::unexpected(common.error());
   std::uint32_t multiplier = 0;
@@ -102,6 +101,8 @@ Result<std::unique_ptr<Transport>> open_pci(const pci::Device& device) {
   if (!notify) return std::unexpected(notify.error());
   // A device without configuration need not have this structure.
   const auto own = map_structure(device, device_structure, 0);
+  // Only now, because a device that decodes memory already has its addresses from firmware (kernel/x86/pci.cpp).
+  device.enable_registers();
   std::unique_ptr<Transport> transport(new (std::nothrow) PciTransport(device, *common, own.value_or(Bytes{}), *notify, multiplier));
   if (!transport) return failure(ErrorCode::out_of_memory, "virtio: no memory for the device");
   return transport;
