@@ -79,6 +79,7 @@ class Machine:
     forward: (host port, guest port) pairs on 127.0.0.1; 0 stands for a free host port, see `port()`.
     arguments: the words of the image's command line.
     card: the machine has a network card. card_kind: "82599", the soft card, or "virtio", a device of QEMU's own, with a queue for each core.
+    card_queues: of virtio on a tap device in another network namespace. None: one for each core, if the tap device has several.
     net: "user" (see above), "none" (link down), "tap:NAME" (also with virtio), or another value of the soft card's --net.
     mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"]; for virtio, more properties of
     QEMU's device, e.g. ["rss=on"].
@@ -102,6 +103,7 @@ class Machine:
     forward: Iterable[tuple[int, int]] = ()
     arguments: Sequence[str] = ()
     card: bool = True
+    card_queues: int | None = None
     card_kind: str = DEFAULT_CARD
     net: str = "user"
     mac: str | None = None
@@ -414,7 +416,7 @@ class Machine:
             words = ["-netdev", self._user_network()]
         elif self.net.startswith("tap:"):
             name = self.net.removeprefix("tap:")
-            queues = self.cores if tap_has_queues(name) else 1
+            queues = self.card_queues or (self.cores if tap_has_queues(name) else 1)
             words = ["-netdev", f"tap,id=user,ifname={name},script=no,downscript=no" + (f",queues={queues}" if queues > 1 else "")]
         elif self.net != "none":
             raise Failure(f"a virtio card has no network like {self.net}", "user, none, or tap:NAME")
