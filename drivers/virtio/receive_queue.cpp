@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::uint32_t ethernet_bytes = 14, ipv4_bytes = 20;
 constexpr std::uint32_t used_bytes_min = frame_header_bytes + ethernet_bytes;
-constexpr std::uint32_t used_bytes_range = ReceivePool::buffer_bytes - used_bytes_min;
+// Shorter frames are rare, and are no IPv4.
+constexpr std::uint32_t usual_bytes_min = used_bytes_min + ipv4_bytes;
+constexpr std::uint32_t usual_bytes_range = ReceivePool::buffer_bytes - usual_bytes_min;
 
 template <class T>
 [[gnu::always_inline]] inline T load(const std::byte* at) noexcept {
@@ -21,27 +23,22 @@ template <class T>
   return value;
 }
 
-/// The first byte of a buffer's memory.
-[[gnu::always_inline]] inline std::byte* start_of(const ReceiveBuffer& buffer) noexcept {
-  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(buffer.data) & ~std::uintptr_t{ReceivePool::buffer_bytes - 1});
-}
-
 /// True if the frame has an IPv4 header without options, whose checksum is right.
 [[gnu::always_inline]] inline bool ipv4_sum_is_good(const std::byte* frame) noexcept {
   constexpr std::uint32_t type_mask = 0x00FF'FFFF, type = 0x0045'0008;  // EtherType IPv4, version 4, 20 bytes
   if ((load<std::uint32_t>(frame + ethernet_bytes - 2) & type_mask) != type) return false;
   const std::byte* const ip = frame + ethernet_bytes;
   const auto first = load<std::uint64_t>(ip), second = load<std::uint64_t>(ip + 8);
-  std::uint64_t sum = first + second;
-  sum += sum < second ? 1 : 0;
-  const std::uint64_t third = load<std::uint32_t>(ip + 16);
-  sum += third;
-  sum += sum < third ? 1 : 0;
+  // Two 64-bit additions with end-around carry: 2^64 is 1 modulo 65535.
+  unsigned long long sum = 0, total = 0;
+  const unsigned char carry = __builtin_ia32_addcarryx_u64(0, first, second, &sum);
+  const unsigned char last = __builtin_ia32_addcarryx_u64(carry, sum, load<std::uint32_t>(ip + 16), &total);
+  total += last;
   // The sum of 16-bit words is a multiple of 65535. A number is a multiple of an odd divisor if its product with the divisor's inverse is
   // at most the largest number divided by the divisor (Granlund and Montgomery, 1994). The sum is not zero, because of the version.
   constexpr std::uint64_t inverse = 0xFFFE'FFFE'FFFE'FFFF;
   static_assert(inverse * 65535 == 1);
-  return sum * inverse <= ~std::uint64_t{0} / 65535;
+  return total * inverse <= ~std::uint64_t{0} / 65535;
 }
 
 }  // namespace
@@ -54,6 +51,7 @@ Result<void> ReceiveQueue::prepare(std::uint32_t descriptors, std::uint64_t feat
   if (!buffers_ || !free_ids_) return failure(ErrorCode::out_of_memory, "virtio: no memory for the receive ring's lists", descriptors);
   for (std::uint32_t i = 0; i < descriptors; ++i) {
     free_ids_[i] = static_cast<std::uint16_t>(i);
+    ring_.offer(i, i);
     ring_.descriptors()[i] = {.address = 0, .bytes = ReceivePool::buffer_bytes, .flags = descriptor_flag::device_writes, .next = 0};
   }
   merges_ = (features & feature::merged_buffers) != 0;
@@ -62,10 +60,8 @@ Result<void> ReceiveQueue::prepare(std::uint32_t descriptors, std::uint64_t feat
   return {};
 }
 
-[[gnu::always_inline]] inline ReceiveInfo ReceiveQueue::info_of(std::uint8_t flags, const std::byte* frame,
-                                                                std::uint32_t bytes) const noexcept {
-  if ((flags & checked_flags_) == 0 || bytes < ethernet_bytes + ipv4_bytes) return {};
-  // If the header's sum is wrong, the stack finds that: no frame is dropped here.
+// If the header's sum is wrong, the stack finds that: no frame is dropped here.
+[[gnu::always_inline]] inline ReceiveInfo ReceiveQueue::info_of_checked(const std::byte* frame) noexcept {
   return ReceiveInfo(ipv4_sum_is_good(frame) ? ReceiveInfo::l4_good | ReceiveInfo::ip_good : ReceiveInfo::l4_good);
 }
 
@@ -76,33 +72,37 @@ unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) n
     return 0;
   }
   const std::uint32_t count = std::min(std::min(used, budget), budget_max);
-  Buffer** const buffers = buffers_.get();
   ReceivedFrame* out = frames_.data();
   std::uint32_t bytes = 0, taken = 0;
-  for (; taken != count; ++taken) {
-    const std::uint32_t position = seen_ + taken;
-    const UsedEntry entry = ring_.used_entry(position);
-    Buffer* const buffer = entry.id < ring_.size() ? std::exchange(buffers[entry.id], nullptr) : nullptr;
-    if (buffer == nullptr) [[unlikely]] {
-      fault_ = "virtio: a used entry names a receive descriptor that is not in use";
-      break;
-    }
-    free_ids_[ring_.slot(position)] = static_cast<std::uint16_t>(entry.id);
-    const std::byte* const start = buffer->data - frame_header_bytes;
-    const auto header = load<FrameHeader>(start);
-    if (missing_ == 0 && entry.bytes - used_bytes_min <= used_bytes_range && (header.buffers == 1 || !merges_)) [[likely]] {
-      const std::uint32_t frame_bytes = entry.bytes - frame_header_bytes;
+  if (in_order_ && missing_ == 0) [[likely]] {
+    // Whole frames, whose descriptors are used in their turn. These values do not change in the loop.
+    const std::byte* const entries = ring_.used_entries();
+    Buffer* const* const buffers = buffers_.get();
+    const std::uint32_t mask = ring_.size() - 1, end = seen_ + count;
+    const std::uint8_t checked_flags = checked_flags_;
+    const bool merges = merges_;
+    std::uint32_t position = seen_;
+    for (; position != end; ++position) {
+      const std::uint32_t slot = position & mask;
+      const std::byte* const at = entries + std::size_t{slot} * sizeof(UsedEntry);
+      const auto used_bytes = load<std::uint32_t>(at + offsetof(UsedEntry, bytes));
+      Buffer* const buffer = buffers[slot];
+      const std::byte* const frame = buffer->data;
+      if (load<std::uint32_t>(at) != slot || used_bytes - usual_bytes_min > usual_bytes_range) [[unlikely]]
+        break;
+      if (load<std::uint16_t>(frame - 2) != 1 && merges) [[unlikely]]
+        break;
+      const std::uint32_t frame_bytes = used_bytes - frame_header_bytes;
       buffer->bytes = frame_bytes;
       buffer->next = nullptr;
-      *out++ = {.frame = buffer, .info = info_of(header.flags, buffer->data, frame_bytes)};
       bytes += frame_bytes;
-      continue;
+      const auto flags = load<std::uint8_t>(frame - frame_header_bytes);
+      *out++ = {.frame = buffer, .info = (flags & checked_flags) != 0 ? info_of_checked(frame) : ReceiveInfo{}};
     }
-    Buffer* const frame = take_piece(entry, buffer);
-    if (fault_ != nullptr) break;
-    bytes += buffer->bytes;
-    if (frame != nullptr) *out++ = {.frame = frame, .info = unfinished_info_};
+    taken = position - seen_;
   }
+  if (taken != count) [[unlikely]]
+    taken = take_any(taken, count, out, bytes);
   seen_ = static_cast<std::uint16_t>(seen_ + taken);
   posted_ -= taken;
   ring_.seen(seen_);
@@ -114,6 +114,36 @@ unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) n
   if (frames != 0) [[likely]]
     receiver.receive({frames_.data(), frames});
   return taken;
+}
+
+std::uint32_t ReceiveQueue::take_any(std::uint32_t taken, std::uint32_t count, ReceivedFrame*& out, std::uint32_t& bytes) noexcept {
+  for (; taken != count; ++taken) {
+    const std::uint32_t position = seen_ + taken, slot = ring_.slot(position);
+    const UsedEntry entry = ring_.used_entry(position);
+    if (in_order_ && entry.id != slot) leave_order(static_cast<std::uint16_t>(position));
+    Buffer* buffer = nullptr;
+    if (in_order_) {
+      buffer = buffers_[slot];
+    } else if (entry.id < ring_.size()) {
+      buffer = std::exchange(buffers_[entry.id], nullptr);
+    }
+    if (buffer == nullptr) {
+      fault_ = "virtio: a used entry names a receive descriptor that is not in use";
+      return taken;
+    }
+    free_ids_[slot] = static_cast<std::uint16_t>(entry.id);
+    Buffer* const frame = take_piece(entry, buffer);
+    if (fault_ != nullptr) return taken + 1;
+    bytes += buffer->bytes;
+    if (frame != nullptr) *out++ = {.frame = frame, .info = unfinished_info_};
+  }
+  return taken;
+}
+
+void ReceiveQueue::leave_order(std::uint16_t position) noexcept {
+  in_order_ = false;
+  const auto end = static_cast<std::uint16_t>(position + ring_.size());
+  for (std::uint16_t free = next_; free != end; ++free) buffers_[ring_.slot(free)] = nullptr;
 }
 
 ReceiveQueue::Buffer* ReceiveQueue::take_piece(UsedEntry entry, Buffer* buffer) noexcept {
@@ -134,6 +164,7 @@ ReceiveQueue::Buffer* ReceiveQueue::take_piece(UsedEntry entry, Buffer* buffer) 
   }
   if (!first) {
     buffer->data -= frame_header_bytes;
+    buffer->return_to = &release_continued;
     buffer->bytes = entry.bytes;
     unfinished_->last->next = buffer;
     unfinished_->last = buffer;
@@ -146,13 +177,22 @@ ReceiveQueue::Buffer* ReceiveQueue::take_piece(UsedEntry entry, Buffer* buffer) 
     pool_.put_back(buffer);
     return nullptr;
   }
-  counters_.merged.add();
+  const bool checked = (header.flags & checked_flags_) != 0 && entry.bytes >= usual_bytes_min;
+  unfinished_info_ = checked ? info_of_checked(buffer->data) : ReceiveInfo{};
   buffer->bytes = entry.bytes - frame_header_bytes;
+  if (!merges_ || header.buffers == 1) return buffer;
+  counters_.merged.add();
   buffer->last = buffer;
   unfinished_ = buffer;
-  unfinished_info_ = info_of(header.flags, buffer->data, buffer->bytes);
   missing_ = header.buffers - 1U;
   return nullptr;
+}
+
+// A buffer that continued a frame begins later again.
+void ReceiveQueue::release_continued(ReceiveBuffer* buffer) noexcept {
+  buffer->data += frame_header_bytes;
+  buffer->return_to = &ReceivePool::release;
+  ReceivePool::release(buffer);
 }
 
 void ReceiveQueue::post_batches() noexcept {
@@ -164,14 +204,22 @@ void ReceiveQueue::post_batches() noexcept {
       break;
     }
     // A batch is contiguous in all lists, because it begins at a multiple of its size, which divides the ring's size.
-    const std::uint16_t* const ids = &free_ids_[ring_.slot(next_)];
-    pool_.take<refill_batch_descriptors>([&](std::uint32_t i, Buffer* buffer) {
-      const std::uint32_t id = ids[i];
-      buffer->data = start_of(*buffer) + frame_header_bytes;
-      buffers_[id] = buffer;
-      ring_.descriptors()[id].address = buffer->bus_address;
-      ring_.offer(next_ + i, id);
-    });
+    const std::uint32_t slot = ring_.slot(next_);
+    Buffer** const buffers = &buffers_[slot];
+    Descriptor* const descriptors = ring_.descriptors() + slot;
+    if (in_order_) [[likely]] {
+      pool_.take<refill_batch_descriptors>([=](std::uint32_t i, Buffer* buffer) {
+        buffers[i] = buffer;
+        descriptors[i].address = buffer->bus_address;
+      });
+    } else {
+      pool_.take<refill_batch_descriptors>([&](std::uint32_t i, Buffer* buffer) {
+        const std::uint32_t id = free_ids_[slot + i];
+        buffers_[id] = buffer;
+        ring_.descriptors()[id].address = buffer->bus_address;
+        ring_.offer(slot + i, id);
+      });
+    }
     next_ = static_cast<std::uint16_t>(next_ + refill_batch_descriptors);
     posted_ += refill_batch_descriptors;
   }
@@ -181,6 +229,7 @@ void ReceiveQueue::post_batches() noexcept {
 void ReceiveQueue::empty() noexcept {
   if (!buffers_) return;
   fault_ = fault_ != nullptr ? fault_ : "virtio: the device is closed";
+  if (in_order_) leave_order(seen_);
   for (ReceiveBuffer* piece = std::exchange(unfinished_, nullptr); piece != nullptr;) std::exchange(piece, piece->next)->release();
   for (std::uint32_t i = 0; i < ring_.size(); ++i) {
     if (Buffer* const buffer = std::exchange(buffers_[i], nullptr)) pool_.put_back(buffer);

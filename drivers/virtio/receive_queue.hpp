@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 // A receive queue: from a used buffer to a frame in the stack.
 //
-// Each descriptor stands for one buffer of the pool, and its number comes back in the used ring, mostly in order. A list beside the ring
-// has the buffer of each descriptor. So an entry with a wrong number is found before it is used. Each buffer begins with the header
-// of 5.1.6, and the frame follows. With merged buffers (5.1.6.4), a long frame continues in the buffers of the next used entries, which
-// then have no header. A device that writes an impossible entry has failed: `fault` has the reason, and the queue takes no further entry.
+// Each descriptor stands for one buffer of the pool, and its number comes back in the used ring. A list beside the ring has the buffer of
+// each descriptor. So an entry with a wrong number is found before it is used. Devices use buffers in order. As long as this one does, each
+// position of the rings has the descriptor with the same number, and no list of free descriptors is needed. Each buffer begins with the
+// header of 5.1.6, and the frame follows. With merged buffers (5.1.6.4), a long frame continues in the buffers of the next used entries,
+// which then have no header. A device that writes an impossible entry has failed: `fault` has the reason, and the queue takes no further
+// entry.
 //
 // The device checks at most the checksum of TCP or UDP (5.1.6.4.1). The stack's short path needs that of the IPv4 header as well, so this
-// queue computes it for such frames, which takes some 17 instructions.
+// queue computes it for such frames, which takes some 15 instructions.
 //
 // All calls MUST come from the queue's core.
 #pragma once
@@ -68,14 +70,23 @@ class ReceiveQueue {
  private:
   using Buffer = ReceivePool::Buffer;
   [[gnu::noinline]] unsigned receive_ready(FrameReceiver& receiver, unsigned budget) noexcept;
+  /// Takes entries of any kind from number `taken` on, up to number `count`. Adds their frames at `out`, and their bytes to `bytes`.
+  /// Returns the number of entries that were taken.
+  [[nodiscard, gnu::noinline]] std::uint32_t take_any(std::uint32_t taken, std::uint32_t count, ReceivedFrame*& out,
+                                                      std::uint32_t& bytes) noexcept;
+  /// From now on, each descriptor that the device does not own is in `free_ids_`, and has no buffer. `position`: the next used entry.
+  void leave_order(std::uint16_t position) noexcept;
+  static void release_continued(ReceiveBuffer* buffer) noexcept;
   /// Handles an entry of any kind, whose buffer is `buffer`. Returns the frame that ends with it; null if none does.
   [[nodiscard, gnu::noinline]] Buffer* take_piece(UsedEntry entry, Buffer* buffer) noexcept;
-  [[nodiscard]] ReceiveInfo info_of(std::uint8_t flags, const std::byte* frame, std::uint32_t bytes) const noexcept;
+  /// The result for a frame with at least an IPv4 header, whose TCP or UDP checksum the device checked.
+  [[nodiscard]] static ReceiveInfo info_of_checked(const std::byte* frame) noexcept;
   void post_batches() noexcept;
 
   Ring ring_;
   std::unique_ptr<Buffer*[]> buffers_;         // for each descriptor: the buffer that the device may write; null: none
   std::unique_ptr<std::uint16_t[]> free_ids_;  // by position: free descriptors, from `next_` to `seen_` plus the ring's size
+  bool in_order_ = true;                       // the device has used each descriptor in its turn
   std::array<ReceivedFrame, budget_max> frames_{};
   std::uint16_t seen_ = 0;  // next used entry
   std::uint16_t next_ = 0;  // next chain to make available
@@ -88,7 +99,7 @@ class ReceiveQueue {
   ReceiveInfo unfinished_info_;
   const char* fault_ = nullptr;
 
-  ReceivePool pool_;
+  ReceivePool pool_{frame_header_bytes};
   void (*wanted_)(void*) noexcept = nullptr;
   void* wanted_context_ = nullptr;
   log::Traffic& traffic_;

@@ -75,6 +75,9 @@ class Ring {
     std::memcpy(&entry, memory_.start() + used_at_ + 4 + sizeof entry * slot(position), sizeof entry);
     return entry;
   }
+  /// The ring of the numbers that `offer` stores, and that of the entries that `used_entry` returns.
+  [[nodiscard]] std::uint16_t* offers() const noexcept { return available() + 2; }
+  [[nodiscard]] const std::byte* used_entries() const noexcept { return memory_.start() + used_at_ + 4; }
   /// The cache line that the device writes when it has used a chain.
   [[nodiscard]] const volatile void* used_line() const noexcept { return memory_.start() + used_at_; }
 

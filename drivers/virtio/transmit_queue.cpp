@@ -14,8 +14,8 @@ Result<void> TransmitQueue::prepare(std::uint32_t descriptors, std::uint64_t fea
   checksums_ = (features & feature::checksum) != 0;
   segments_ = static_cast<std::uint8_t>(((features & feature::host_tso4) != 0 ? 1 : 0) | ((features & feature::host_tso6) != 0 ? 2 : 0));
   frame_bytes_max_ = frame_bytes_max;
-  stride_ = indirect_ ? 2 : pieces_max_direct + 1;
-  slot_mask_ = descriptors / stride_ - 1;
+  stride_shift_ = indirect_ ? 1 : std::bit_width(pieces_max_direct);
+  slot_mask_ = (descriptors >> stride_shift_) - 1;
   auto headers = DmaMemory::allocate(std::size_t{slots()} * slot_bytes);
   if (!headers) return std::unexpected(headers.error());
   headers_ = std::move(*headers);
@@ -25,11 +25,13 @@ Result<void> TransmitQueue::prepare(std::uint32_t descriptors, std::uint64_t fea
     tables_ = std::move(*tables);
   }
   tokens_.reset(new (std::nothrow) void*[slots()]());
-  ids_.reset(new (std::nothrow) std::uint16_t[slots()]());
   early_.reset(new (std::nothrow) bool[slots()]());
-  if (!tokens_ || !ids_ || !early_)
-    return failure(ErrorCode::out_of_memory, "virtio: no memory for the transmit ring's lists", descriptors);
-  for (std::uint32_t slot = 0; slot < slots(); ++slot) store(slot * stride_, header_of(slot), frame_header_bytes, descriptor_flag::next);
+  if (!tokens_ || !early_) return failure(ErrorCode::out_of_memory, "virtio: no memory for the transmit ring's lists", descriptors);
+  for (std::uint32_t slot = 0; slot < slots(); ++slot) {
+    const std::uint32_t first = slot << stride_shift_;
+    const std::uint64_t address = machine::physical_address(header_of(slot));
+    store(ring_.descriptors()[first], address, frame_header_bytes, descriptor_flag::next, first + 1);
+  }
   ring_.want_interrupts(false);
   return {};
 }
@@ -107,8 +109,8 @@ void TransmitQueue::copy_headers(std::byte* to, std::uint32_t copied, TransmitPi
 }
 
 TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
-  run_.left = 0;
   if (std::bit_cast<std::uint64_t>(offload) != run_.offload) run_ = run_of(offload);
+  run_.end = next_;
   std::uint64_t bytes = 0;
   for (const TransmitPiece& piece : pieces) bytes += piece.bytes;
   if (bytes < run_.valid_min || bytes > run_.valid_max || pieces.size() > pieces_max()) {
@@ -120,44 +122,44 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
     crowded_ = room_wanted_ = true;
     return std::unexpected(ErrorCode::full);
   }
-  const std::uint32_t slot = next_ & slot_mask_, first = slot * stride_;
+  const std::uint32_t slot = next_ & slot_mask_, first = slot << stride_shift_;
   const auto frame_bytes = static_cast<std::uint32_t>(bytes);
   std::uint32_t copied = run_.head_bytes - frame_header_bytes;
   std::byte* const header = header_of(slot);
   std::memcpy(header, &run_.header, sizeof run_.header);
   if (copied != 0) copy_headers(header + frame_header_bytes, copied, pieces, offload, frame_bytes);
+  // The second descriptor is never empty, so that the first one always continues in it. The last byte of an IPv4 header does not change.
+  if (copied == frame_bytes) --copied;
 
-  Descriptor* const table =
-      reinterpret_cast<Descriptor*>(tables_.bytes() != 0 ? tables_.start() + std::size_t{slot} * table_bytes : nullptr);
-  const bool direct = pieces.size() == 1 || table == nullptr;
-  Descriptor* const chain = direct ? ring_.descriptors() + first : table;
-  const std::uint32_t chain_first = direct ? first : 0;
-  std::uint32_t count = 0;
-  const auto append = [&](const std::byte* data, std::uint32_t piece_bytes) {
-    if (count != 0) chain[count - 1].flags = descriptor_flag::next;
-    chain[count] = {.address = machine::physical_address(data),
-                    .bytes = piece_bytes,
-                    .flags = 0,
-                    .next = static_cast<std::uint16_t>(chain_first + count + 1)};
-    ++count;
-  };
-  append(header, run_.head_bytes);
+  const bool direct = pieces.size() == 1 || !indirect_;
+  Descriptor* const place = ring_.descriptors() + first;
+  auto* const table = reinterpret_cast<Descriptor*>(direct ? nullptr : tables_.start() + std::size_t{slot} * table_bytes);
+  Descriptor* const chain = direct ? place : table;
+  const std::uint32_t base = direct ? first : 0;
+  store(chain[0], machine::physical_address(header), frame_header_bytes + copied, descriptor_flag::next, base + 1);
+  std::uint32_t count = 1;
   for (const TransmitPiece& piece : pieces) {
     const std::uint32_t skipped = std::min(piece.bytes, copied);
     copied -= skipped;
-    if (piece.bytes != skipped) append(piece.data + skipped, piece.bytes - skipped);
+    if (piece.bytes == skipped) continue;
+    store(chain[count], machine::physical_address(piece.data + skipped), piece.bytes - skipped, descriptor_flag::next, base + count + 1);
+    ++count;
   }
+  chain[count - 1].flags = 0;
   // A chain that the device reads indirectly begins at the slot's second descriptor, so that the first one keeps its contents.
-  const std::uint32_t id = direct ? first : first + 1;
-  if (!direct) store(id, reinterpret_cast<const std::byte*>(table), count * sizeof(Descriptor), descriptor_flag::indirect);
-  segments_unflushed_ += frames_sent(frame_bytes, offload).frames - 1;
-  bytes_unflushed_ += frames_sent(frame_bytes, offload).bytes - frame_bytes;
-  queue(slot, id, frame_bytes, token);
+  if (!direct)
+    store(place[1], machine::physical_address(table), count * static_cast<std::uint32_t>(sizeof(Descriptor)), descriptor_flag::indirect, 0);
+  ring_.offer(next_, direct ? first : first + 1);
+  tokens_[slot] = token;
+  run_.end = ++next_;  // until `begin_run`
+  const FramesSent cut = frames_sent(frame_bytes, offload);
+  segments_unflushed_ += cut.frames - 1;
+  bytes_unflushed_ += cut.bytes;
   return {};
 }
 
 void TransmitQueue::flush() noexcept {
-  run_.left = 0;
+  run_.end = next_;
   const std::uint32_t frames = next_ - notified_;
   if (frames == 0 || fault_ != nullptr) return;
   notified_ = next_;
@@ -176,22 +178,32 @@ void TransmitQueue::reclaim() noexcept {
     fault_ = "virtio: a used index runs ahead of the frames that were sent";
     return;
   }
-  for (std::uint32_t i = 0; i < used; ++i) {
-    const std::uint32_t id = ring_.used_entry(seen_ + i).id;
-    if (early_count_ == 0 && id == ids_[clean_ & slot_mask_]) [[likely]] {
-      ++clean_;
-    } else if (!take_early(id)) {
+  // A slot names its frame, whichever of its descriptors the device writes.
+  const std::byte* const entries = ring_.used_entries();
+  const std::uint32_t mask = ring_.size() - 1, slot_mask = slot_mask_, shift = stride_shift_, end = seen_ + used;
+  std::uint32_t position = seen_;
+  if (early_count_ == 0) [[likely]] {
+    std::uint32_t clean = clean_;
+    for (; position != end; ++position, ++clean) {
+      std::uint32_t id = 0;
+      std::memcpy(&id, entries + std::size_t{position & mask} * sizeof(UsedEntry), sizeof id);
+      if (id >> shift != (clean & slot_mask)) [[unlikely]]
+        break;
+    }
+    clean_ = clean;
+  }
+  for (; position != end; ++position) {
+    if (!take_early(ring_.used_entry(position).id >> shift)) {
       fault_ = "virtio: a used entry names a transmit descriptor that is not in use";
       return;
     }
   }
-  seen_ = static_cast<std::uint16_t>(seen_ + used);
+  seen_ = static_cast<std::uint16_t>(end);
   ring_.seen(seen_);
 }
 
-bool TransmitQueue::take_early(std::uint32_t id) noexcept {
-  const std::uint32_t slot = id / stride_;
-  if (id >= ring_.size() || ids_[slot] != id || early_[slot]) return false;
+bool TransmitQueue::take_early(std::uint32_t slot) noexcept {
+  if (slot > slot_mask_ || early_[slot]) return false;
   if (((slot - clean_) & slot_mask_) >= notified_ - clean_) return false;
   early_[slot] = true;
   ++early_count_;
@@ -219,7 +231,7 @@ void TransmitQueue::deliver(FrameReceiver& receiver) noexcept {
 void TransmitQueue::empty() noexcept {
   counters_.lost.add(pending());
   fault_ = fault_ != nullptr ? fault_ : "virtio: the device is closed";
-  run_.left = 0;
+  run_.end = next_;
   clean_ = notified_ = next_;
   room_wanted_ = crowded_ = false;
 }

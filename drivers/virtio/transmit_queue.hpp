@@ -45,22 +45,30 @@ class TransmitQueue {
   /// As `transmit`, but only within a run, for a frame of one piece with the same offload as the frame before. Returns false if it did
   /// nothing; the caller MUST then use `transmit`.
   [[nodiscard]] bool transmit_alike(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
-    if (run_.left == 0 || pieces.size() != 1 || std::bit_cast<std::uint64_t>(offload) != run_.offload) return false;
+    if (next_ == run_.end || pieces.size() != 1 || std::bit_cast<std::uint64_t>(offload) != run_.offload) return false;
     const TransmitPiece piece = pieces.front();
     if (piece.bytes - run_.bytes_min > run_.bytes_range || !machine::in_direct_map(piece.data)) return false;
-    --run_.left;
-    const std::uint32_t slot = next_ & slot_mask_;
+    // All members are loaded before the first store, because the compiler must assume that a store to bytes changes members.
+    const std::uint64_t address = machine::physical_address(piece.data);
+    const std::uint32_t number = next_, slot = number & slot_mask_, head_bytes = run_.head_bytes;
+    const std::uint32_t first = slot << stride_shift_, copied = head_bytes - frame_header_bytes;
+    Descriptor* const descriptors = ring_.descriptors() + first;
+    std::uint16_t* const offer = ring_.offers() + ring_.slot(number);
+    void** const kept = tokens_.get() + slot;
     std::byte* const header = header_of(slot);
+    const bool copies = run_.copies;
+    next_ = number + 1;
+    bytes_unflushed_ += piece.bytes;
     std::memcpy(header, &run_.header, sizeof run_.header);
-    if (run_.copies) copy_ipv4_header(header + frame_header_bytes, piece.data);
-    const std::uint32_t first = slot * stride_;
-    store(first, nullptr, run_.head_bytes, descriptor_flag::next);
-    store(first + 1, piece.data + (run_.head_bytes - frame_header_bytes), piece.bytes - (run_.head_bytes - frame_header_bytes), 0);
-    queue(slot, first, piece.bytes, token);
+    if (copies) copy_ipv4_header(header + frame_header_bytes, piece.data);
+    descriptors[0].bytes = head_bytes;  // the other fields never change
+    store(descriptors[1], address + copied, piece.bytes - copied, 0, 0);
+    *offer = static_cast<std::uint16_t>(first);
+    *kept = token;
     return true;
   }
   /// Begins a run of frames with the offload of the frame that `transmit` handled last.
-  void begin_run() noexcept { run_.left = free_slots(); }
+  void begin_run() noexcept { run_.end = next_ + free_slots(); }
   /// Makes all frames queued since the last flush available to the device.
   void flush() noexcept;
 
@@ -99,7 +107,7 @@ class TransmitQueue {
 
   /// The offload of the frame before, and what follows from it for frames of one piece.
   struct Run {
-    std::uint32_t left = 0;
+    std::uint32_t end = 0;                           // number of the frame behind the last one for which a slot is free
     std::uint32_t bytes_min = ~0U, bytes_range = 0;  // of a frame for `transmit_alike`
     std::uint64_t offload = ~std::uint64_t{0};       // matches no offload
     std::uint32_t valid_min = 1, valid_max = 0;      // bytes of a frame
@@ -124,33 +132,24 @@ class TransmitQueue {
   [[nodiscard]] std::byte* header_of(std::uint32_t slot) const noexcept {
     return headers_.start() + std::size_t{slot} * slot_bytes + header_at;
   }
-  /// Writes a descriptor of the ring; `data` null: its address stays.
-  void store(std::uint32_t descriptor, const std::byte* data, std::uint32_t bytes, std::uint16_t flags) const noexcept {
-    Descriptor& place = ring_.descriptors()[descriptor];
-    if (data != nullptr) place.address = machine::physical_address(data);
-    const std::uint64_t word = bytes | std::uint64_t{flags} << 32 | std::uint64_t{descriptor + 1} << 48;
+  static void store(Descriptor& place, std::uint64_t address, std::uint32_t bytes, std::uint16_t flags, std::uint32_t next) noexcept {
+    place.address = address;
+    const std::uint64_t word = bytes | std::uint64_t{flags} << 32 | std::uint64_t{next} << 48;
     std::memcpy(&place.bytes, &word, sizeof word);
-  }
-  void queue(std::uint32_t slot, std::uint32_t id, std::uint32_t bytes, void* token) noexcept {
-    ring_.offer(next_, id);
-    ids_[slot] = static_cast<std::uint16_t>(id);
-    tokens_[slot] = token;
-    bytes_unflushed_ += bytes;
-    ++next_;
   }
   [[nodiscard]] Run run_of(TransmitOffload offload) const noexcept;
   static void copy_headers(std::byte* to, std::uint32_t copied, TransmitPieces pieces, TransmitOffload offload,
                            std::uint32_t bytes) noexcept;
-  [[nodiscard]] bool take_early(std::uint32_t id) noexcept;
+  /// Takes the frame in `slot`. Returns false if the device does not hold it.
+  [[nodiscard]] bool take_early(std::uint32_t slot) noexcept;
   [[nodiscard]] std::uint32_t slots() const noexcept { return slot_mask_ + 1; }
   [[nodiscard]] std::uint32_t free_slots() const noexcept { return fault_ == nullptr ? slots() - (next_ - tokens_head_) : 0; }
 
   Ring ring_;
   DmaMemory headers_, tables_;
-  std::unique_ptr<void*[]> tokens_;       // by slot
-  std::unique_ptr<std::uint16_t[]> ids_;  // by slot: the first descriptor of its chain
-  std::unique_ptr<bool[]> early_;         // by slot: used before an older frame
-  std::uint32_t slot_mask_ = 0, stride_ = 2;
+  std::unique_ptr<void*[]> tokens_;  // by slot
+  std::unique_ptr<bool[]> early_;    // by slot: used before an older frame
+  std::uint32_t slot_mask_ = 0, stride_shift_ = 1;
   bool indirect_ = false, checksums_ = false, room_wanted_ = false, crowded_ = false;
   std::uint8_t segments_ = 0;  // 1: TSO over IPv4, 2: over IPv6
   std::uint32_t frame_bytes_max_ = 0;
