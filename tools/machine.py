@@ -78,7 +78,7 @@ class Machine:
     cores: virtual CPUs, each a thread of QEMU. threads_per_core: with 2, CPUs 2n and 2n + 1 share a core. memory: like "512M".
     forward: (host port, guest port) pairs on 127.0.0.1; 0 stands for a free host port, see `port()`.
     arguments: the words of the image's command line.
-    card: the machine has a network card. card_kind: "82599", the soft card, or "virtio", a device of QEMU's own, with a queue for each core.
+    card: the machine has a network card. card_kind: "82599", the soft card, or "virtio", QEMU's own device, with a queue for each core.
     card_queues: of virtio on a tap device in another network namespace. None: one for each core, if the tap device has several.
     net: "user" (see above), "none" (link down), "tap:NAME" (also with virtio), or another value of the soft card's --net.
     mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"]; for virtio, more properties of

@@ -57,6 +57,31 @@ TEST_F(Receiving, FramesArriveUnchangedWhileThePositionsWrap) {
   EXPECT_EQ(traffic.rx_frames.value(), 70'000U);
 }
 
+// 2.7.8: a device may use buffers in any order, unless it offers IN_ORDER.
+TEST_F(Receiving, BuffersMayBeUsedInAnyOrder) {
+  prepare();
+  unsigned number = 0;
+  for (unsigned round = 0; round < 3000; ++round) {
+    std::vector<std::uint32_t> ids;
+    for (unsigned i = 0; i < 1 + round % 7; ++i) ids.push_back(device.take());
+    if (round > 100) std::ranges::reverse(ids);  // in order at first
+    for (const std::uint32_t id : ids) {
+      const Bytes frame = frame_of(number++, 100);
+      auto* const buffer = static_cast<std::byte*>(machine::direct_map(device.chain(id).at(0).address));
+      const FrameHeader header{.buffers = 1};
+      std::memcpy(buffer, &header, sizeof header);
+      std::memcpy(buffer + sizeof header, frame.data(), frame.size());
+      device.put(id, frame_header_bytes + 100);
+    }
+    ASSERT_EQ(receive(), ids.size());
+    for (unsigned i = 0; i < ids.size(); ++i) ASSERT_EQ(stack.frames[i], frame_of(number - static_cast<unsigned>(ids.size()) + i, 100));
+    stack.frames.clear();
+  }
+  EXPECT_EQ(queue.fault(), nullptr);
+  queue.empty();
+  EXPECT_EQ(queue.pool().available(), queue.pool().size());
+}
+
 TEST_F(Receiving, ALongFrameArrivesInSeveralBuffers) {
   prepare();
   for (const std::size_t bytes : {2036U, 2037U, 4084U, 4085U, 9014U, 65'000U}) {

@@ -5,6 +5,7 @@
 image. All traffic stays on loopback and inside QEMU's user network. Each module boots its machine once for all its tests.
 """
 
+import os
 import tempfile
 from collections.abc import Iterator
 
@@ -21,7 +22,6 @@ from tools.machine import CARD_KINDS, DEFAULT_CARD, SOFT_CARD
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stock", action="store_true", help="test Debian's memcached instead of the image (protocol tests only)")
 
-
     parser.addoption("--card", choices=CARD_KINDS, default=DEFAULT_CARD, help="the card of the tests that name none")
     parser.addoption("--server-cores", type=int, default=1, metavar="N", help="cores of memcached in the tests that name no number")
 
@@ -34,7 +34,7 @@ WITH_ANY_CARD = [
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    servers.usual_card = config.getoption("--card")
+    servers.usual_card = os.environ[servers.CARD_VARIABLE] = config.getoption("--card")
     servers.usual_cores = config.getoption("--server-cores")
     config.addinivalue_line("markers", "image_only: about the machine below the protocol, so deselected with --stock")
 

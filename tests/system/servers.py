@@ -72,6 +72,8 @@ class Server:
         return []
 
 
+# The variable of the environment that tells memcached_program.py the card.
+CARD_VARIABLE = "NEAP_TEST_CARD"
 # The card of machines whose test names none, and their number of cores: pytest's --card and --server-cores.
 usual_card = DEFAULT_CARD
 usual_cores = 1
@@ -105,7 +107,13 @@ class NeapServer(Server):
             arguments = [*arguments, f"udp-port={GUEST_PORT}"]
             machine_options["outside"] = True  # otherwise QEMU's user network drops all datagrams of the guest
         self.machine = Machine(
-            image, cores=cores or usual_cores, memory=memory, forward=forward, arguments=arguments, card_options=card_options, **machine_options
+            image,
+            cores=cores or usual_cores,
+            memory=memory,
+            forward=forward,
+            arguments=arguments,
+            card_options=card_options,
+            **machine_options,
         )
         self.start_seconds = 0.0
 

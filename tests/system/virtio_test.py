@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The images on QEMU's virtio-net: over its user network, which offers nothing but buffers, and over a tap device, whose host's kernel offers
-several queues, checksums and long frames. `./neap test system --card virtio` runs the other tests on this card."""
+"""The images on QEMU's virtio-net: over its user network, which offers only buffers, and over a tap device, whose kernel offers several
+queues, checksums and long frames. `./neap test system --card virtio` runs the other tests on this card."""
 
 import sys
 
@@ -49,7 +49,9 @@ def test_a_card_that_is_not_there_is_named() -> None:
         machine.wait_for_line("no network card: there is neither an 82599 nor a virtio-net on the PCI buses", START_SECONDS)
 
 
-@pytest.mark.parametrize("properties", [[], ["rss=on"], ["csum=off", "guest_csum=off", "mrg_rxbuf=off", "event_idx=off", "indirect_desc=off"]])
+@pytest.mark.parametrize(
+    "properties", [[], ["rss=on"], ["csum=off", "guest_csum=off", "mrg_rxbuf=off", "event_idx=off", "indirect_desc=off"]]
+)
 def test_a_tap_device_gives_each_core_a_queue(properties: list[str]) -> None:
     plain = "csum=off" in properties
     with (

@@ -21,8 +21,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from http_wire import HttpWire
 import servers
+from http_wire import HttpWire
 from servers import CONTROL_SECONDS
 from wire import ANSWER_SECONDS
 
