@@ -109,8 +109,8 @@ void TransmitQueue::copy_headers(std::byte* to, std::uint32_t copied, TransmitPi
 }
 
 TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
+  close_run();
   if (std::bit_cast<std::uint64_t>(offload) != run_.offload) run_ = run_of(offload);
-  run_.end = next_;
   std::uint64_t bytes = 0;
   for (const TransmitPiece& piece : pieces) bytes += piece.bytes;
   if (bytes < run_.valid_min || bytes > run_.valid_max || pieces.size() > pieces_max()) {
@@ -151,7 +151,7 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
     store(place[1], machine::physical_address(table), count * static_cast<std::uint32_t>(sizeof(Descriptor)), descriptor_flag::indirect, 0);
   ring_.offer(next_, direct ? first : first + 1);
   tokens_[slot] = token;
-  run_.end = ++next_;  // until `begin_run`
+  ++next_;
   const FramesSent cut = frames_sent(frame_bytes, offload);
   segments_unflushed_ += cut.frames - 1;
   bytes_unflushed_ += cut.bytes;
@@ -159,7 +159,7 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
 }
 
 void TransmitQueue::flush() noexcept {
-  run_.end = next_;
+  close_run();
   const std::uint32_t frames = next_ - notified_;
   if (frames == 0 || fault_ != nullptr) return;
   notified_ = next_;
@@ -222,6 +222,7 @@ void TransmitQueue::deliver(FrameReceiver& receiver) noexcept {
   }
   if (!crowded_) [[likely]]
     return;
+  close_run();
   const bool room = room_wanted_ && free_slots() != 0;
   room_wanted_ &= !room;
   crowded_ = room_wanted_ || next_ - tokens_head_ >= slots() / 2;
@@ -231,7 +232,7 @@ void TransmitQueue::deliver(FrameReceiver& receiver) noexcept {
 void TransmitQueue::empty() noexcept {
   counters_.lost.add(pending());
   fault_ = fault_ != nullptr ? fault_ : "virtio: the device is closed";
-  run_.end = next_;
+  close_run();
   clean_ = notified_ = next_;
   room_wanted_ = crowded_ = false;
 }

@@ -17,10 +17,12 @@
 // All calls MUST come from the queue's core.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "drivers/virtio/counters.hpp"
 #include "drivers/virtio/ring.hpp"
@@ -45,30 +47,39 @@ class TransmitQueue {
   /// As `transmit`, but only within a run, for a frame of one piece with the same offload as the frame before. Returns false if it did
   /// nothing; the caller MUST then use `transmit`.
   [[nodiscard]] bool transmit_alike(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
-    if (next_ == run_.end || pieces.size() != 1 || std::bit_cast<std::uint64_t>(offload) != run_.offload) return false;
+    if (run_.next == run_.end || pieces.size() != 1 || std::bit_cast<std::uint64_t>(offload) != run_.offload) return false;
     const TransmitPiece piece = pieces.front();
     if (piece.bytes - run_.bytes_min > run_.bytes_range || !machine::in_direct_map(piece.data)) return false;
-    // All members are loaded before the first store, because the compiler must assume that a store to bytes changes members.
-    const std::uint64_t address = machine::physical_address(piece.data);
-    const std::uint32_t number = next_, slot = number & slot_mask_, head_bytes = run_.head_bytes;
-    const std::uint32_t first = slot << stride_shift_, copied = head_bytes - frame_header_bytes;
-    Descriptor* const descriptors = ring_.descriptors() + first;
-    std::uint16_t* const offer = ring_.offers() + ring_.slot(number);
-    void** const kept = tokens_.get() + slot;
-    std::byte* const header = header_of(slot);
-    const bool copies = run_.copies;
-    next_ = number + 1;
-    bytes_unflushed_ += piece.bytes;
+    std::uint64_t address = machine::physical_address(piece.data);
+    std::uint32_t bytes = piece.bytes;
+    bytes_unflushed_ += bytes;
+    std::byte* const header = std::exchange(run_.memory, run_.memory + slot_bytes);
     std::memcpy(header, &run_.header, sizeof run_.header);
-    if (copies) copy_ipv4_header(header + frame_header_bytes, piece.data);
-    descriptors[0].bytes = head_bytes;  // the other fields never change
-    store(descriptors[1], address + copied, piece.bytes - copied, 0, 0);
-    *offer = static_cast<std::uint16_t>(first);
-    *kept = token;
+    if (run_.copies) [[unlikely]] {
+      copy_ipv4_header(header + frame_header_bytes, piece.data);
+      address += ethernet_bytes + ipv4_bytes;
+      bytes -= ethernet_bytes + ipv4_bytes;
+    }
+    Descriptor* const place = std::exchange(run_.next, run_.next + run_.stride);
+    place[0].bytes = run_.head_bytes;  // the other fields never change
+    store(place[1], address, bytes, 0, 0);
+    *run_.offer++ = run_.id;
+    run_.id = static_cast<std::uint16_t>(run_.id + run_.stride);
+    *run_.token++ = token;
     return true;
   }
-  /// Begins a run of frames with the offload of the frame that `transmit` handled last.
-  void begin_run() noexcept { run_.end = next_ + free_slots(); }
+  /// Begins a run of frames with the offload of the frame that `transmit` handled last. It ends with the free slots, or with the ring.
+  void begin_run() noexcept {
+    close_run();
+    const std::uint32_t slot = next_ & slot_mask_, first = slot << stride_shift_;
+    run_.stride = 1U << stride_shift_;
+    run_.begin = run_.next = ring_.descriptors() + first;
+    run_.end = run_.next + (std::size_t{std::min(free_slots(), slots() - slot)} << stride_shift_);
+    run_.memory = header_of(slot);
+    run_.token = tokens_.get() + slot;
+    run_.offer = ring_.offers() + ring_.slot(next_);
+    run_.id = static_cast<std::uint16_t>(first);
+  }
   /// Makes all frames queued since the last flush available to the device.
   void flush() noexcept;
 
@@ -107,7 +118,15 @@ class TransmitQueue {
 
   /// The offload of the frame before, and what follows from it for frames of one piece.
   struct Run {
-    std::uint32_t end = 0;                           // number of the frame behind the last one for which a slot is free
+    // The next frame's place in each list, while the run is open. `next` is `end` in a closed run.
+    Descriptor* begin = nullptr;
+    Descriptor* next = nullptr;
+    Descriptor* end = nullptr;
+    std::byte* memory = nullptr;
+    void** token = nullptr;
+    std::uint16_t* offer = nullptr;
+    std::uint32_t stride = 0;  // descriptors of a slot
+    std::uint16_t id = 0;
     std::uint32_t bytes_min = ~0U, bytes_range = 0;  // of a frame for `transmit_alike`
     std::uint64_t offload = ~std::uint64_t{0};       // matches no offload
     std::uint32_t valid_min = 1, valid_max = 0;      // bytes of a frame
@@ -119,10 +138,16 @@ class TransmitQueue {
   /// Copies the headers of Ethernet and IPv4 (without options), and completes the checksum.
   static void copy_ipv4_header(std::byte* to, const std::byte* from) noexcept {
     std::memcpy(to, from, ethernet_bytes + ipv4_bytes);
-    std::uint32_t words[5];
-    std::memcpy(words, to + ethernet_bytes, ipv4_bytes);
-    std::uint64_t sum = std::uint64_t{words[0]} + words[1] + words[2] + words[3] + words[4];
-    sum = (sum & 0xFFFF'FFFF) + (sum >> 32);
+    std::uint64_t first = 0, second = 0;
+    std::uint32_t third = 0;
+    std::memcpy(&first, from + ethernet_bytes, sizeof first);
+    std::memcpy(&second, from + ethernet_bytes + 8, sizeof second);
+    std::memcpy(&third, from + ethernet_bytes + 16, sizeof third);
+    unsigned long long two = 0, all = 0;
+    const unsigned char carry = __builtin_ia32_addcarryx_u64(0, first, second, &two);
+    const unsigned char last = __builtin_ia32_addcarryx_u64(carry, two, third, &all);
+    all += last;
+    std::uint64_t sum = (all & 0xFFFF'FFFF) + (all >> 32);
     sum = (sum & 0xFFFF) + (sum >> 16);
     sum = (sum & 0xFFFF) + (sum >> 16);
     sum += sum >> 16;
@@ -138,6 +163,11 @@ class TransmitQueue {
     std::memcpy(&place.bytes, &word, sizeof word);
   }
   [[nodiscard]] Run run_of(TransmitOffload offload) const noexcept;
+  /// Ends the run, and adds its frames to `next_`.
+  void close_run() noexcept {
+    next_ += static_cast<std::uint32_t>(run_.next - run_.begin) >> stride_shift_;
+    run_.begin = run_.end = run_.next;
+  }
   static void copy_headers(std::byte* to, std::uint32_t copied, TransmitPieces pieces, TransmitOffload offload,
                            std::uint32_t bytes) noexcept;
   /// Takes the frame in `slot`. Returns false if the device does not hold it.
@@ -155,7 +185,7 @@ class TransmitQueue {
   std::uint32_t frame_bytes_max_ = 0;
 
   // Frames are numbered; a number's low bits are its slot.
-  std::uint32_t next_ = 0;         // next frame to queue
+  std::uint32_t next_ = 0;         // next frame to queue; an open run has queued further ones
   std::uint32_t notified_ = 0;     // the device may use all frames before this one
   std::uint32_t clean_ = 0;        // oldest frame that the device may still read
   std::uint32_t tokens_head_ = 0;  // oldest frame whose token was not returned
