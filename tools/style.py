@@ -24,7 +24,7 @@ GENERATED = ["drivers/ixgbe/generated/ixgbe/registers.hpp"]
 CHECK_SECONDS = 600
 NO_DRIVER_CODE = re.compile(r"_test$|^test_|^fuzz_")
 # A driver should be readable in one evening. About 120 lines of the 82599's are its table of settings, which a reader can skip.
-DRIVER_LINES_MAX = {"drivers/ixgbe": 2700, "drivers/virtio": 1800}
+DRIVER_LINES_MAX = {"drivers/ixgbe": 2700, "drivers/virtio": 1850}
 
 
 def files() -> list[Path]:
