@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 # The files of tests that name no 82599. With `--card virtio`, only these are run, and `virtio_test` runs with any card.
 WITH_ANY_CARD = [
-    "binary_protocol_test", "clients_test", "eviction_test", "histories_test", "malformed_test", "memcached_large_values_test",
+    "binary_protocol_test", "clients_test", "eviction_test", "malformed_test", "memcached_large_values_test",
     "memcached_operations_test", "memcached_suite_test", "stock_clients_test", "text_protocol_test", "web_clients_test", "web_hostile_test",
 ]  # fmt: skip
 
