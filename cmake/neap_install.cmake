@@ -7,7 +7,7 @@
 #
 # `neap_libraries` builds all of it.
 include(CMakePackageConfigHelpers)
-set(libraries neap_kernel neap_x86 neap_boot neap_address neap_net neap_ixgbe neap_observe)
+set(libraries neap_kernel neap_x86 neap_boot neap_address neap_net neap_receive_pool neap_ixgbe neap_virtio neap_cards neap_observe)
 add_custom_target(neap_libraries)
 add_dependencies(neap_libraries ${libraries})
 
@@ -25,7 +25,7 @@ install(DIRECTORY kernel DESTINATION include/neap
 install(FILES net/address.hpp net/buffer.hpp net/network.hpp net/object_pool.hpp net/payload_reference.hpp DESTINATION include/neap/net)
 install(FILES observe/allow_list.hpp observe/control.hpp observe/ebbrt_lines.hpp observe/options.hpp
   DESTINATION include/neap/observe)
-install(DIRECTORY drivers DESTINATION include/neap FILES_MATCHING PATTERN "*.hpp" PATTERN "test_card.hpp" EXCLUDE)
+install(DIRECTORY drivers DESTINATION include/neap FILES_MATCHING PATTERN "*.hpp" PATTERN "test_*.hpp" EXCLUDE)
 install(FILES "${PROJECT_BINARY_DIR}/drivers/ixgbe/generated/ixgbe/registers.hpp" DESTINATION include/neap/ixgbe)
 install(FILES boot/image.ld boot/application_name.cpp.in DESTINATION lib/neap)
 install(PROGRAMS boot/link_image.py boot/write_commit.py DESTINATION lib/neap)

@@ -25,7 +25,7 @@ Result<void> ReceivePool::grow_by(std::uint32_t more) {
   for (std::uint32_t i = more; i-- > 0;) {
     Buffer& buffer = buffers[i];
     buffer.pool = this;
-    buffer.data = data->start() + std::size_t{i} * buffer_bytes;
+    buffer.data = data->start() + std::size_t{i} * buffer_bytes + room_bytes_;
     buffer.bus_address = first_bus_address + std::uint64_t{i} * buffer_bytes;
     buffer.return_to = &release;
     buffer.pool_index = size_ + i;

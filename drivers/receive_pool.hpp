@@ -35,6 +35,8 @@ class ReceivePool {
     std::uint32_t pieces = 0;
   };
 
+  /// The `data` of a buffer in the pool begin `room_bytes` behind the place to which the device writes (`bus_address`).
+  explicit ReceivePool(std::uint32_t room_bytes = 0) noexcept : room_bytes_(room_bytes) {}
   ReceivePool& operator=(ReceivePool&&) = delete;
 
   /// Allocates buffers until there are `count` (1 to `buffers_max`). Errors: `invalid`, `out_of_memory`; the pool may then have grown.
@@ -74,15 +76,18 @@ class ReceivePool {
     context_ = context;
   }
 
+  /// `ReceiveBuffer::return_to` of each buffer.
+  static void release(ReceiveBuffer* buffer) noexcept;
+
  private:
   [[nodiscard]] Result<void> grow_by(std::uint32_t more);
-  static void release(ReceiveBuffer* buffer) noexcept;
   void call() noexcept;
 
   struct Slab {
     DmaMemory data;
     std::unique_ptr<Buffer[]> buffers;
   };
+  std::uint32_t room_bytes_;
   std::vector<Slab> slabs_;
   Buffer* free_ = nullptr;
   // `threshold_` minus the number of available buffers. A count of available buffers would cost 2.9 instructions more a frame (`neap bench

@@ -48,20 +48,20 @@ struct ReceiveBuffer {
   void release() noexcept { return_to(this); }
 };
 
-/// The card's results for a received frame (checksums, RSS hash, VLAN tag) in one word, which is cheap to pass. A driver builds the word
-/// from its descriptor by masks. If a card has a result in another bit than `ReceiveInfo`, its driver shifts that bit.
+/// The device's results for a received frame (checksums, hash of the flow, VLAN tag) in one word, which is cheap to pass. The positions in
+/// the word are this interface's own. A driver MAY use masks alone if its descriptors have the same positions, which it asserts.
 class ReceiveInfo {
  public:
-  // Results of checksums. If none of these bits is set, the card did not check. The header of IPv6 has no checksum, so a frame of IPv6
+  // Results of checksums. If none of these bits is set, the device did not check. The header of IPv6 has no checksum, so a frame of IPv6
   // never has `ip_good`.
-  static constexpr std::uint32_t l4_good = 1 << 5;  ///< the checksum of TCP or UDP is right
-  static constexpr std::uint32_t ip_good = 1 << 6;  ///< the checksum of the IPv4 header is right
-  static constexpr std::uint32_t bad = 1 << 7;      ///< one of the two checksums is wrong
-  static constexpr std::uint64_t hash_type_mask = 0xF, hash_mask = 0xFFFF'FFFF'0000'0000;
+  static constexpr std::uint32_t l4_good = 1 << 5;                                         ///< the checksum of TCP or UDP is right
+  static constexpr std::uint32_t ip_good = 1 << 6;                                         ///< the checksum of the IPv4 header is right
+  static constexpr std::uint32_t bad = 1 << 7;                                             ///< one of the two checksums is wrong
+  static constexpr std::uint64_t hash_type_mask = 0xF, hash_mask = 0xFFFF'FFFF'0000'0000;  ///< see `of_parts`
 
   constexpr ReceiveInfo() = default;
-  /// `hash_type`: the card's number, below 16, for the set of header fields that RSS hashed; 0: there is no hash. `vlan_tag`: 0 if the
-  /// frame had no tag or still contains it.
+  /// `hash_type`: the driver's number, below 16, for the set of header fields that were hashed; 0: there is no hash. Then `hash` MUST be
+  /// the same for all frames of the queue. `vlan_tag`: 0 if the frame had no tag or still contains it.
   constexpr explicit ReceiveInfo(std::uint32_t checksums, std::uint32_t hash_type = 0, std::uint32_t hash = 0,
                                  std::uint16_t vlan_tag = 0) noexcept
       : word_(std::uint64_t{hash} << 32 | (hash_type & hash_type_mask) | checksums | std::uint64_t{vlan_tag} << 16) {}
@@ -76,9 +76,9 @@ class ReceiveInfo {
   [[nodiscard]] constexpr bool l4_checksum_good() const noexcept { return (word_ & l4_good) != 0; }
   [[nodiscard]] constexpr bool ip_checksum_good() const noexcept { return (word_ & ip_good) != 0; }
   [[nodiscard]] constexpr bool checksum_bad() const noexcept { return (word_ & bad) != 0; }
-  /// True if the card has found both checksums of a frame of IPv4 right.
+  /// True if device and driver have found both checksums of a frame of IPv4 right.
   [[nodiscard]] constexpr bool checksums_good() const noexcept { return (word_ & (l4_good | ip_good | bad)) == (l4_good | ip_good); }
-  /// True if the card has found the only checksum of a frame of IPv6 right, which is that of TCP or UDP.
+  /// True if the device has found the only checksum of a frame of IPv6 right, which is that of TCP or UDP.
   [[nodiscard]] constexpr bool ipv6_checksum_good() const noexcept { return (word_ & (l4_good | bad)) == l4_good; }
   [[nodiscard]] constexpr std::uint32_t rss_type() const noexcept { return static_cast<std::uint32_t>(word_ & hash_type_mask); }
   [[nodiscard]] constexpr std::uint32_t rss_hash() const noexcept { return static_cast<std::uint32_t>(word_ >> 32); }
@@ -88,7 +88,7 @@ class ReceiveInfo {
   std::uint64_t word_ = 0;
 };
 
-/// A received frame: its first piece, and the card's results.
+/// A received frame: its first piece, and the device's results.
 struct ReceivedFrame {
   ReceiveBuffer* frame = nullptr;
   ReceiveInfo info;
@@ -100,14 +100,15 @@ struct TransmitPiece {
   std::uint32_t bytes;
 };
 
-/// Checksums that the card fills in, one bit for each: 1 IPv4 header, 2 TCP, 4 UDP. Without the bit of the IPv4 header, layer 3 is IPv6,
-/// whose header has no checksum.
+/// Checksums that card or driver fill in, one bit for each: 1 IPv4 header, 2 TCP, 4 UDP. Without the bit of the IPv4 header, layer 3 is
+/// IPv6, whose header has no checksum.
 enum class Checksums : std::uint8_t { none = 0, ipv4 = 1, tcp_ipv6 = 2, tcp_ipv4 = 3, udp_ipv6 = 4, udp_ipv4 = 5 };
 
-/// The work of a card on an outgoing frame. The IPv4 header's checksum field MUST be zero. The checksum field of TCP or UDP MUST hold the
-/// sum of the pseudo-header, folded and not inverted. The sum includes the length, except for a frame that the card segments. In such a
-/// frame, the length field of the IP header MUST be zero. The struct has eight bytes, so it is passed in a register, and two structs are
-/// compared like two numbers.
+/// The work of card and driver on an outgoing frame. The IPv4 header's checksum field MUST be zero. The checksum field of TCP or UDP MUST
+/// hold the sum of the pseudo-header, folded and not inverted. The sum includes the length, except for a frame that the card segments. In
+/// such a frame, the length field of the IP header MUST be zero. The driver of a card that needs other contents in these fields writes them
+/// into a copy of the headers, because the pieces of a frame belong to the stack. The struct has eight bytes, so it is passed in a
+/// register, and two structs are compared like two numbers.
 struct TransmitOffload {
   std::uint8_t l2_bytes = 14;
   std::uint8_t l3_bytes = 0;  ///< length of the IP header with options or extension headers; at least 20 for IPv4 and 40 for IPv6
@@ -180,10 +181,10 @@ struct NetDeviceLimits {
 
 /// The identity of a card, for reports and logs.
 struct NetDeviceIdentity {
-  std::string_view name;             ///< a static text such as "82599"
-  std::uint16_t device_id = 0;       ///< of PCI
-  std::uint8_t revision = 0;         ///< of PCI
-  std::uint16_t vendor_id = 0x8086;  ///< of PCI; Intel's, unless the driver states another one
+  std::string_view name;        ///< a static text such as "82599"
+  std::uint16_t vendor_id = 0;  ///< of PCI
+  std::uint16_t device_id = 0;  ///< of PCI
+  std::uint8_t revision = 0;    ///< of PCI
 };
 
 /// An IPv6 address in network byte order.
@@ -203,8 +204,12 @@ class NetDevice {
   /// MUST be used on this core only. It is valid as long as the device exists.
   [[nodiscard]] virtual FrameSender& attach(FrameReceiver& receiver) = 0;
 
-  /// The core whose receive queue gets frames with these addresses and ports (TCP or UDP over IPv4). The stack uses it to choose local
-  /// ports. All arguments are in host byte order and as in the received frame: `source` is the peer.
+  /// A result of `receiving_core`, then of each call: the device chooses the core by rules of its own. It SHOULD choose the core that last
+  /// sent a frame of the flow. A new flow, or one without traffic for some seconds, MAY arrive on any core with a receive queue.
+  static constexpr unsigned device_decides = ~0U;
+
+  /// The core whose receive queue gets frames with these addresses and ports (TCP or UDP over IPv4), or `device_decides`. The stack uses it
+  /// to choose local ports. All arguments are in host byte order and as in the received frame: `source` is the peer.
   [[nodiscard]] virtual unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                                 std::uint16_t destination_port) const noexcept = 0;
 

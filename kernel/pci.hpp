@@ -28,8 +28,9 @@ struct Device {
 
   [[nodiscard]] std::uint32_t read_config(std::uint16_t offset, unsigned bytes) const noexcept;  ///< 1, 2 or 4 bytes, aligned
   void write_config(std::uint16_t offset, unsigned bytes, std::uint32_t value) const noexcept;
-  /// Offset of the first capability with this id, 0 if there is none (PCI 3.0, 6.7; at most 48 are walked).
-  [[nodiscard]] std::uint16_t find_capability(std::uint8_t id) const noexcept;
+  /// Offset of the first capability with this id, 0 if there is none (PCI 3.0, 6.7; at most 48 are walked). `after`: the offset of one with
+  /// the same id, behind which the search starts.
+  [[nodiscard]] std::uint16_t find_capability(std::uint8_t id, std::uint16_t after = 0) const noexcept;
 
   /// Maps memory BAR `index` uncached and returns its registers. Errors: `not_found`, `out_of_memory`.
   [[nodiscard]] Result<std::span<volatile std::byte>> map_bar(unsigned index) const;

@@ -349,7 +349,10 @@ bool is_kernels(const Row& row) {
 task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
   require(this_core() == 0, "a setting is changed by another core than 0", this_core());
   const Row* const known = find_row(setting);
-  if (known == nullptr) co_return std::unexpected(Refusal{.code = ErrorCode::unsupported, .why = "no network card is in use"});
+  if (known == nullptr)
+    co_return std::unexpected(
+        Refusal{.code = ErrorCode::unsupported,
+                .why = device() == nullptr ? "no network card is in use" : "the network card in use has no such setting"});
   const Row& row = *known;
   if (core != all_cores && core >= core_count()) {
     co_return refuse(ErrorCode::invalid, row,

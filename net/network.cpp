@@ -20,8 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 constexpr milliseconds wait_step{5}, wait_report{10'000};
 
-constexpr std::uint16_t first_local_port = 49152;  // RFC 6335
-constexpr std::uint32_t local_ports = 65536 - first_local_port;
+constexpr std::uint32_t local_ports = 65536 - ephemeral_ports_first;
 
 /// Prints an address without using the heap.
 Line& operator<<(Line& line, Ipv4Address address) {
@@ -32,8 +31,10 @@ Line& operator<<(Line& line, Ipv4Address address) {
   return line;
 }
 
-/// The core that receives the segments of a connection between these endpoints.
-unsigned receiving_core(const NetDevice& device, const Endpoint& local, const Endpoint& remote) noexcept {
+/// The core that handles the segments of a connection which this machine begins between these endpoints.
+unsigned core_of_connection(const StackGroup& group, const Endpoint& local, const Endpoint& remote) noexcept {
+  if (group.device_decides) return group.core_of_port(local.port, group.first);
+  const NetDevice& device = group.device;
   if (remote.address.is_v4()) return device.receiving_core(remote.address.v4().value, local.address.v4().value, remote.port, local.port);
   std::array<std::byte, 32> addresses;
   remote.address.write(addresses.data());
@@ -43,10 +44,10 @@ unsigned receiving_core(const NetDevice& device, const Endpoint& local, const En
   return device.receiving_core_ipv6(all.first<16>(), all.last<16>(), remote.port, local.port);
 }
 
-/// Returns a local port that no connection to `remote` uses and whose answers the card delivers to this core; 0 if there is none. As in RFC
+/// Returns a local port that no connection to `remote` uses and whose answers this core handles; 0 if there is none. As in RFC
 /// 6056, 3.3.3, the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So a
 /// port is reused only after all other ports were tried. The port's last connection may still be in TIME-WAIT at the peer.
-std::uint16_t choose_port(Stack& stack, const NetDevice& device, const Address& local, const Endpoint& remote) noexcept {
+std::uint16_t choose_port(Stack& stack, const StackGroup& group, const Address& local, const Endpoint& remote) noexcept {
   static const SipKey key{.low = machine::random_bits(), .high = machine::random_bits()};
   static constinit thread_local std::uint32_t ports_tried = 0;
   std::array<std::byte, 34> destination;
@@ -56,9 +57,9 @@ std::uint16_t choose_port(Stack& stack, const NetDevice& device, const Address& 
   const auto input = std::bit_cast<std::array<std::uint8_t, 34>>(destination);
   const auto start = static_cast<std::uint32_t>(siphash(key, input) + ports_tried);
   for (std::uint32_t i = 0; i < local_ports; ++i) {
-    const auto port = static_cast<std::uint16_t>(first_local_port + (start + i) % local_ports);
+    const auto port = static_cast<std::uint16_t>(ephemeral_ports_first + (start + i) % local_ports);
     const Endpoint own{.address = local, .port = port};
-    if (receiving_core(device, own, remote) != this_core()) continue;
+    if (core_of_connection(group, own, remote) != this_core()) continue;
     const auto in_use = [&](const auto& flow) { return stack.find(flow) != nullptr || stack.is_in_time_wait(flow); };
     if (stack.listens(port) || std::visit(in_use, key_of(remote, own))) continue;
     ports_tried += i + 1;
@@ -207,7 +208,7 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
   Stack& stack = *group_.stack(this_core());
   const std::optional<Address> local = source_for(stack, remote.address);
   if (!local.has_value()) co_return failure(ErrorCode::invalid, "the machine has no address, or no route", remote.port);
-  const std::uint16_t port = choose_port(stack, group_.device, *local, remote);
+  const std::uint16_t port = choose_port(stack, group_, *local, remote);
   if (port == 0) co_return failure(ErrorCode::full, "no local port is free", remote.port);
   ConnectionState* const connection = stack.make_connection(key_of(remote, {.address = *local, .port = port}), false);
   if (connection == nullptr) co_return failure(ErrorCode::full, "no room for another connection");

@@ -380,6 +380,8 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] static ReceiveBuffer* copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes) noexcept;
   /// Copies a reassembled datagram into one frame on the heap; null without memory.
   [[nodiscard]] ReceiveBuffer* frame_of(pbuf* datagram) const noexcept;
+  /// Passes a segment of a connection that another core began to that core. Returns false, with no effect, if this core handles it.
+  [[nodiscard]] bool pass_on_to_owner(IncomingSegment& segment) noexcept;
   void pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexcept;
   /// Passes a multicast frame on to the other cores that joined the group. Returns true if this core joined too; otherwise releases the
   /// frame and returns false.

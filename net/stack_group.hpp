@@ -20,6 +20,8 @@ namespace neap::net {
 
 class Stack;
 
+constexpr std::uint16_t ephemeral_ports_first = 49152;  // RFC 6335
+
 /// An application has one such object, with `first` 0. A test may have two machines in one process.
 struct StackGroup {
   NetDevice& device;
@@ -27,10 +29,19 @@ struct StackGroup {
   Ipv6Setting ipv6_setting{};
   std::uint16_t mtu = AddressSetting::mtu_usual;
   std::unique_ptr<ipv6::Shared> ipv6_shared{};
+  /// `receiving_core` names no core.
+  bool device_decides = device.receiving_core(0, 0, 0, 0) == NetDevice::device_decides;
   std::atomic<std::uint32_t> address{0};          ///< host byte order; 0: no address
   std::atomic<std::uint32_t> netmask{0};          ///< host byte order
   std::unique_ptr<std::atomic<Stack*>[]> stacks;  ///< index: core - first
   Groups groups;
+
+  /// If the device decides which core receives a flow, the local port names the core of each connection that this machine began. So a core
+  /// that receives a segment of such a connection can pass it on. Returns `core` for other ports, because a connection that a peer began
+  /// belongs to the core that received the SYN: no port says which.
+  [[nodiscard]] unsigned core_of_port(std::uint16_t local_port, unsigned core) const noexcept {
+    return local_port >= ephemeral_ports_first ? first + local_port % cores : core;
+  }
 
   [[nodiscard]] Stack* stack(unsigned core) const noexcept {
     require(core - first < cores, "a core of the group", core);

@@ -32,10 +32,11 @@ std::array<std::uint8_t, 16> octets_of(const Address& address) noexcept {
   return std::bit_cast<std::array<std::uint8_t, 16>>(bytes);
 }
 
-/// The core whose receive queue gets packets with the ports at `transport`.
+/// The core that handles packets with the ports at `transport`.
 unsigned core_of_flow(const StackGroup& group, const Address& source, const Address& destination, Octets transport,
                       bool reversed) noexcept {
   const std::uint16_t first = ipv6::read_16(transport, 0), second = ipv6::read_16(transport, 2);
+  if (group.device_decides) return group.core_of_port(reversed ? first : second, group.first);
   const auto source_octets = octets_of(source), destination_octets = octets_of(destination);
   const unsigned core =
       group.device.receiving_core_ipv6(source_octets, destination_octets, reversed ? second : first, reversed ? first : second);

@@ -269,8 +269,10 @@ bool Stack::pass_on_reassembled(pbuf* datagram) noexcept {
     pbuf_free(datagram);
     return true;
   }
-  const unsigned core =
-      group_.device.receiving_core(lwip_ntohl(ip->src.addr), lwip_ntohl(ip->dest.addr), read_u16(ports), read_u16(ports + 2));
+  const std::uint16_t local_port = read_u16(ports + 2);
+  const unsigned core = group_.device_decides ? group_.core_of_port(local_port, core_)
+                                              : group_.device.receiving_core(lwip_ntohl(ip->src.addr), lwip_ntohl(ip->dest.addr),
+                                                                             read_u16(ports), local_port);
   ReceiveBuffer* const copy = frame_of(datagram);
   pbuf_free(datagram);
   if (core != core_ && core - group_.first < group_.cores) {

@@ -158,9 +158,21 @@ void Stack::input_segment(IncomingSegment& segment, ConnectionState* connection)
   counters_.segments_received.add();
   if (connection != nullptr) {
     connection->input(segment);
-  } else {
+  } else if (!group_.device_decides || !pass_on_to_owner(segment)) {
     input_without_connection(segment);
   }
+}
+
+// A device that decides by itself may have forgotten a flow, or may not follow it at all.
+bool Stack::pass_on_to_owner(IncomingSegment& segment) noexcept {
+  const auto local_port = std::byteswap(static_cast<std::uint16_t>(ports_of(segment.key) >> 16));
+  const unsigned core = group_.core_of_port(local_port, core_);
+  if (core == core_ || find_listener(local_port) != nullptr) return false;
+  std::size_t bytes = 0;
+  for (const ReceiveBuffer* piece = segment.frame; piece != nullptr; piece = piece->next) bytes += piece->bytes;
+  // The checksums were checked here.
+  pass_on(core, copy_to_heap(segment.frame, bytes), ReceiveInfo(ReceiveInfo::ip_good | ReceiveInfo::l4_good));
+  return true;
 }
 
 // --- Segments without a connection -------------------------------------------------------------------------------------------------------
@@ -371,9 +383,12 @@ void Stack::input_icmp(const ReceiveBuffer& frame, std::size_t bytes, ReceiveInf
   const SegmentAddresses sent{.addresses = load<std::uint64_t>(quoted + 12), .ports = load<std::uint32_t>(tcp)};
   if (static_cast<std::uint32_t>(sent.addresses) != netif_ip4_addr(&netif_)->addr) return;
   // RSS knows no ports of ICMP, so the frame may have come to another core than the connection's segments.
-  const unsigned core = group_.device.receiving_core(
-      std::byteswap(static_cast<std::uint32_t>(sent.addresses >> 32)), std::byteswap(static_cast<std::uint32_t>(sent.addresses)),
-      std::byteswap(static_cast<std::uint16_t>(sent.ports >> 16)), std::byteswap(static_cast<std::uint16_t>(sent.ports)));
+  const auto local_port = std::byteswap(static_cast<std::uint16_t>(sent.ports));
+  const unsigned core = group_.device_decides
+                            ? group_.core_of_port(local_port, core_)
+                            : group_.device.receiving_core(std::byteswap(static_cast<std::uint32_t>(sent.addresses >> 32)),
+                                                           std::byteswap(static_cast<std::uint32_t>(sent.addresses)),
+                                                           std::byteswap(static_cast<std::uint16_t>(sent.ports >> 16)), local_port);
   if (core != core_) {
     if (core - group_.first < group_.cores) pass_on(core, copy_to_heap(&frame, bytes), info);
     return;

@@ -74,6 +74,34 @@ TEST_P(StackOnCores, EveryCoreServesItsOwnConnections) {
 
 INSTANTIATE_TEST_SUITE_P(Net, StackOnCores, ::testing::Values(1, 2, 4));
 
+// A device that decides by itself may deliver the answers to any core. The local port names the core that began the connection, so these
+// segments are passed on to it.
+TEST(Stack, AConnectionWhoseSegmentsArriveAtAnotherCoreIsServed) {
+  TwoMachinesOptions options = with_cores(1, 2);
+  options.client.decides = true;
+  TwoMachines world(options);
+  world.listen(7, echoing());
+  std::vector<std::shared_ptr<Record>> records;
+  for (unsigned i = 0; i < 20; ++i) {
+    records.push_back(std::make_shared<Record>());
+    const int core = static_cast<int>(1 + i % 2);
+    const auto acceptor = recording(records.back(), {.check_seed = 9, .send_seed = 9, .send_bytes = 20'000, .expect_bytes = 20'000});
+    EXPECT_EQ(world.connect(
+                  service(7),
+                  [&, core](Connection& connection) {
+                    EXPECT_EQ(this_core(), static_cast<unsigned>(core));
+                    return acceptor(connection);
+                  },
+                  core),
+              std::nullopt);
+  }
+  EXPECT_TRUE(
+      HostMachine::wait_until([&] { return std::ranges::all_of(records, [](const auto& record) { return ended(*record); }); }, 100s));
+  for (const auto& record : records) expect_ended_well(*record);
+  // By the hash, some of twenty flows arrive at the other core.
+  EXPECT_GT(world.counters_of(1).passed_on + world.counters_of(2).passed_on, 0U);
+}
+
 // Control traffic must not count as the application's work.
 TEST(Stack, FramesOfAControlPortAreCountedApart) {
   TwoMachines world(with_cores(2, 1));

@@ -5,10 +5,10 @@
 // is one line, and so is its answer (docs/control.md). The port also sends the log. An application starts the server and may add its own
 // commands and statistics:
 //
-//   auto observation = observe::Options::from(arguments, ixgbe::setting_rows());
+//   auto observation = observe::Options::from(arguments, any_card::setting_rows());
 //   arguments.finish();
 //   …                                                               // card and network
-//   auto control = co_await observe::start(std::move(observation), **card, **network);
+//   auto control = co_await observe::start(std::move(observation), *card->settings, **network);
 //   (*control)->add_command("blast,BYTES[,CORE]", "Sends BYTES bytes.", blast);
 #pragma once
 

@@ -46,7 +46,7 @@ TEST_F(LogConfiguration, NamesBuildMachineFirmwareAndCard) {
   const BootFacts boot{
       .commit = "0123456789ab-dirty", .build = "release, gcc 15.1.0", .command_line = "itr=8us control_token=***", .slow = 100};
   RunCard card{.run = 1,
-               .identity = {.name = "82599", .device_id = 0x10fb, .revision = 1},
+               .identity = {.name = "82599", .vendor_id = 0x8086, .device_id = 0x10fb, .revision = 1},
                .queues = 2,
                .link_at_start = RunCard::Link{.up = true, .megabits = 10'000},
                .counters_at_start = CardCounters{{"port.received", 5}, {"port.missed", 0}}};

@@ -34,7 +34,7 @@ struct Options {
 
   /// Reads `log=`, `log_full=`, `log_sample=`, `log_idle=`, `log_events=`, `control=`, `control_token=`, `control_allow=`, `control_core=`,
   /// `dialect=`, `slow=` and the words of `policy::BootSettings`. `arguments` MUST NOT be destroyed. `card_settings` are the rows of the
-  /// card that the application will open (`ixgbe::setting_rows()`).
+  /// card that the application will open (`any_card::setting_rows()`).
   static Options from(Arguments& arguments, std::span<const policy::Row> card_settings);
 };
 

@@ -138,6 +138,8 @@ def _parser() -> Parser:
         "--slow", type=int, metavar="N", help="the soft card's clock runs N times slower, which shows its moderation (2 to 1000)"
     )
     run.add_argument("--card-model", choices=("82599", "x540", "x550"), help="the soft card's model (82599); X540 and X550 have 10GBASE-T")
+    run.add_argument("--card", choices=("82599", "virtio"), help="the soft 82599 (default), or QEMU's own virtio-net, for any QEMU")
+    run.add_argument("--tap", metavar="NAME", help="of --card virtio: a tap device of this host in place of QEMU's user network")
     run.add_argument("--vfio", metavar="ADDRESS", help="a real 82599 in place of the soft one, like 0000:03:00.0; with --accel kvm")
     run.add_argument("--load", metavar="PRESET", help="offer load (etc, usr, fixed; http, hello, study, json), print the result, and end")
     run.add_argument("--rate", type=float, metavar="N", help="of --load: requests a second (1000)")
@@ -174,6 +176,7 @@ def _parser() -> Parser:
 
     test = command("test", _call, "Run tests, by layer.")
     test.add_argument("names", nargs="*", metavar="LAYER|PATH")
+    test.add_argument("--card", choices=("virtio",), help="of system: the tests that name no 82599, on that card, with 1 and 4 cores")
 
     drill = command("packetdrill", _call, "Run packetdrill's scripts against the network in virtual time.")
     drill.add_argument("names", nargs="*", metavar="SCRIPT|FOLDER", help="default: all scripts of tests/packetdrill")

@@ -54,6 +54,10 @@ QEMU_END_SECONDS = 5.0
 KVM_LOOK_SECONDS = 0.5
 KEPT_LINES_MAX = 200_000
 RUN_PREFIX = "neap-run-"
+CARD_KINDS = ("82599", "virtio")
+DEFAULT_CARD = CARD_KINDS[0]
+# IFF_MULTI_QUEUE of Linux's tun driver, in /sys/class/net/NAME/tun_flags.
+TAP_MULTI_QUEUE = 0x100
 # A UNIX socket's path may have 108 bytes; the names below the base directory take up to 40 of them.
 RUN_BASE_BYTES_MAX = 64
 
@@ -74,8 +78,11 @@ class Machine:
     cores: virtual CPUs, each a thread of QEMU. threads_per_core: with 2, CPUs 2n and 2n + 1 share a core. memory: like "512M".
     forward: (host port, guest port) pairs on 127.0.0.1; 0 stands for a free host port, see `port()`.
     arguments: the words of the image's command line.
-    card: the machine has the soft card. net: "user" (see above), "none" (link down), or a value of the soft card's --net.
-    mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"].
+    card: the machine has a network card. card_kind: "82599", the soft card, or "virtio", QEMU's own device, with a queue for each core.
+    card_queues: of virtio on a tap device in another network namespace. None: one for each core, if the tap device has several.
+    net: "user" (see above), "none" (link down), "tap:NAME" (also with virtio), or another value of the soft card's --net.
+    mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"]; for virtio, more properties of
+    QEMU's device, e.g. ["rss=on"].
     cpu, machine_type: values of QEMU's -cpu and -machine. nodes: NUMA nodes with equal shares of memory and cores.
     restarts: if True, a reset starts the machine again, as on a board; otherwise a reset ends the run.
     outside: the user network reaches other hosts. qemu_options: words for QEMU before the card's words, such as an IOMMU.
@@ -96,6 +103,8 @@ class Machine:
     forward: Iterable[tuple[int, int]] = ()
     arguments: Sequence[str] = ()
     card: bool = True
+    card_queues: int | None = None
+    card_kind: str = DEFAULT_CARD
     net: str = "user"
     mac: str | None = None
     card_options: Iterable[str] = ()
@@ -146,7 +155,7 @@ class Machine:
             raise Failure(f"there is no image {self.image}", "./neap build makes it")
         try:
             self.directory, self._run_lock = _new_run_directory()
-            if self.card:
+            if self.has_soft_card:
                 self.start_card()
             self._start_qemu()
         except BaseException:
@@ -188,6 +197,10 @@ class Machine:
         """The path of QEMU's messages, after the start."""
         assert self.directory
         return self.directory / "qemu.log"
+
+    @property
+    def has_soft_card(self) -> bool:
+        return self.card and self.card_kind != "virtio"
 
     @property
     def running(self) -> bool:
@@ -273,7 +286,7 @@ class Machine:
     def card_command(self, text: str):
         """Sends one command to the card's control socket. Returns the decoded JSON answer, or for `state` the text."""
         if self._control is None:
-            assert self.card and self.directory, "no card is running"
+            assert self.has_soft_card and self.directory, "no soft card is running"
             self._control = CardControl(self.directory / "control")
         return self._control.command(text)
 
@@ -327,7 +340,7 @@ class Machine:
     def _start_qemu(self) -> None:
         assert self.directory
         monitor = self.directory / "qmp"
-        argv = [*(self.qemu_command or qemu.command()), *self._qemu_arguments(monitor)]
+        argv = [*self._qemu_words(), *self._qemu_arguments(monitor)]
         with open(self.directory / "qemu.log", "wb") as log:
             self._qemu = spawn(argv, stdout=subprocess.PIPE, stderr=log)
         self._reader = threading.Thread(target=self._read_console, daemon=True)
@@ -349,6 +362,10 @@ class Machine:
         if not self.debugger:
             self._qmp.command("cont")
 
+    def _qemu_words(self) -> Sequence[str]:
+        """Returns the start of QEMU's command line. QEMU's own card needs no special QEMU."""
+        return self.qemu_command or (qemu.plain_command() if self.card_kind == "virtio" else qemu.command())
+
     def _qemu_arguments(self, monitor: Path) -> list[str]:
         assert self.directory
         argv = ["-nodefaults", "-no-user-config", "-display", "none", "-S", *([] if self.restarts else ["-no-reboot"])]
@@ -365,7 +382,7 @@ class Machine:
             argv += ["-gdb", f"unix:{self.debugger_socket},server=on,wait=off"]
         argv += self.start_from.qemu_arguments(self.directory)
         if self._starts_with_small_firmware():
-            argv += qemu.small_firmware()
+            argv += qemu.small_firmware(tuple(self._qemu_words()))
         if self.image:
             argv += ["-kernel", self._linked(self.image, self.image.name)]
         if self.initrd:
@@ -375,16 +392,38 @@ class Machine:
         if self.arguments:
             argv += ["-append", " ".join(self.arguments)]
         argv += self.qemu_options
+        if self.card and not self.has_soft_card:
+            return [*argv, *self._virtio_words()]
         if self.card:
             device = {"driver": "vfio-user-pci", "socket": {"path": str(self.directory / "card"), "type": "unix"}, "id": "nic"}
             argv += ["-device", json.dumps(device)]
         if self.net == "user":
-            forwards = "".join(f",hostfwd=tcp:{LOOPBACK}:{host}-:{guest}" for host, guest in self.forward)
-            restrict = "off" if self.outside else "on"
-            argv += ["-netdev", f"user,id=user,restrict={restrict}{forwards}{self.start_from.server_words()}"]
+            argv += ["-netdev", self._user_network()]
             argv += ["-netdev", f"stream,id=card,server=off,addr.type=unix,addr.path={self.directory / 'net'}"]
             argv += ["-netdev", "hubport,id=hub-user,hubid=0,netdev=user", "-netdev", "hubport,id=hub-card,hubid=0,netdev=card"]
         return argv
+
+    def _user_network(self) -> str:
+        forwards = "".join(f",hostfwd=tcp:{LOOPBACK}:{host}-:{guest}" for host, guest in self.forward)
+        restrict = "off" if self.outside else "on"
+        return f"user,id=user,restrict={restrict}{forwards}{self.start_from.server_words()}"
+
+    def _virtio_words(self) -> list[str]:
+        """Returns QEMU's arguments for its own virtio-net. The modern interface only; a vector for each queue, and one for the rest."""
+        queues = 1
+        words = []
+        if self.net == "user":
+            words = ["-netdev", self._user_network()]
+        elif self.net.startswith("tap:"):
+            name = self.net.removeprefix("tap:")
+            queues = self.card_queues or (self.cores if tap_has_queues(name) else 1)
+            words = ["-netdev", f"tap,id=user,ifname={name},script=no,downscript=no" + (f",queues={queues}" if queues > 1 else "")]
+        elif self.net != "none":
+            raise Failure(f"a virtio card has no network like {self.net}", "user, none, or tap:NAME")
+        properties = ["virtio-net-pci", "id=nic", "disable-legacy=on", f"vectors={2 * queues + 2}", *(["mq=on"] if queues > 1 else [])]
+        properties += ["netdev=user"] if words else []
+        properties += [f"mac={self.mac}"] if self.mac else []
+        return [*words, "-device", ",".join([*properties, *self.card_options])]
 
     def _linked(self, file: Path, name: str) -> str:
         """Returns the path of a link without spaces, which end a file's name in its command line, and commas, which separate modules."""
@@ -452,6 +491,15 @@ class Machine:
             if process and process.poll() is not None:
                 details.append(f"{name} has ended with status {process.returncode}")
         return MachineError(message, details=details)
+
+
+def tap_has_queues(name: str) -> bool:
+    """True if the host's tap device was made with `multi_queue`. Raises Failure if there is no such device."""
+    try:
+        return int(Path(f"/sys/class/net/{name}/tun_flags").read_text(), 0) & TAP_MULTI_QUEUE != 0
+    except (OSError, ValueError):
+        hint = f"ip tuntap add {name} mode tap multi_queue user $USER, and an address for it"
+        raise Failure(f"there is no tap device {name} on this host", hint) from None
 
 
 def free_port() -> int:

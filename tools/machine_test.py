@@ -240,7 +240,7 @@ def test_a_long_runtime_directory_is_not_used_for_sockets(fakes: dict, tmp_path:
 def test_an_image_that_needs_no_more_starts_by_the_smallest_firmware(
     guest_image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict, small: bool
 ) -> None:
-    monkeypatch.setattr(machine.qemu, "small_firmware", lambda: ("-bios", "small.rom"))
+    monkeypatch.setattr(machine.qemu, "small_firmware", lambda argv: ("-bios", "small.rom"))
     monkeypatch.setattr(Start, "qemu_arguments", lambda self, directory: [])
     one = Machine(**{"image": guest_image, "card": False, **options})
     one.directory = tmp_path
@@ -268,3 +268,41 @@ def test_modules_are_named_in_order_without_spaces_and_commas(tmp_path: Path) ->
     places = words[words.index("-initrd") + 1].split(",")
     assert [Path(place).name for place in places] == ["0-a-script.js", "1-more--of-it.js"]
     assert [Path(place).readlink() for place in places] == files
+
+
+def words_of(tmp_path: Path, **options) -> str:
+    one = Machine(tmp_path / "image.elf", card_kind="virtio", qemu_command=["qemu"], **options)
+    one.directory = tmp_path / "run"
+    one.directory.mkdir(exist_ok=True)
+    (one.directory / "image.elf").unlink(missing_ok=True)
+    return " ".join(one._qemu_arguments(tmp_path / "qmp"))
+
+
+def test_a_virtio_card_is_qemus_own_device(tmp_path: Path) -> None:
+    words = words_of(tmp_path, cores=4, forward=[(8000, 80)], mac="52:54:00:00:00:01")
+    assert "-device virtio-net-pci,id=nic,disable-legacy=on,vectors=4,netdev=user,mac=52:54:00:00:00:01" in words
+    assert "-netdev user,id=user,restrict=on,hostfwd=tcp:127.0.0.1:8000-:80" in words
+    assert "vfio-user" not in words and "hubport" not in words
+    assert "netdev" not in words_of(tmp_path, net="none")
+
+
+def test_a_virtio_card_on_a_tap_device_has_a_queue_for_each_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "tap_has_queues", lambda name: name == "tap-of-many")
+    words = words_of(tmp_path, cores=4, net="tap:tap-of-many", card_options=["rss=on"])
+    assert "-netdev tap,id=user,ifname=tap-of-many,script=no,downscript=no,queues=4" in words
+    assert "vectors=10,mq=on,netdev=user,rss=on" in words
+    words = words_of(tmp_path, cores=4, net="tap:tap0")
+    assert "downscript=no -device" in words and "mq=on" not in words
+
+
+def test_a_virtio_card_refuses_the_soft_cards_networks(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="has no network like listen:/tmp/x"):
+        words_of(tmp_path, net="listen:/tmp/x")
+    with pytest.raises(Failure, match="no tap device no-such-tap") as caught:
+        words_of(tmp_path, net="tap:no-such-tap")
+    assert "ip tuntap add" in str(caught.value.hint)
+
+
+def test_a_virtio_card_starts_no_soft_card(fakes: dict) -> None:
+    with Machine(**{**fakes, "soft_card": Path("/nowhere"), "card_kind": "virtio"}) as vm:
+        assert not vm.has_soft_card

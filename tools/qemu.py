@@ -18,6 +18,7 @@ from tools.errors import Failure
 from tools.process import output_or_none
 
 OLDEST = (10, 1)
+OLDEST_PLAIN = (7, 2)
 TESTED = "11.1.3"
 PACKAGE = "qemu-system-x86"
 PROGRAM = "qemu-system-x86_64"
@@ -49,6 +50,15 @@ def find() -> tuple[str, ...] | None:
     return private_qemu(max(ready, key=lambda path: _numbers(path.name.split("-")[0]))) if ready else None
 
 
+@functools.cache
+def plain_command() -> tuple[str, ...]:
+    """As `command`, for machines without the soft card: a distribution's own QEMU will do, from Debian 12's on."""
+    system = shutil.which(PROGRAM)
+    if not os.environ.get("NEAP_QEMU") and system and _numbers(version_of((system,)) or "0") >= OLDEST_PLAIN:
+        return (system,)
+    return command()
+
+
 def private_qemu(root: Path) -> tuple[str, ...]:
     """Returns the start of the command line of the QEMU unpacked at `root`."""
     return (*private_command(root, PROGRAM), "-L", f"{root}/usr/share/qemu", "-L", f"{root}/usr/share/seabios")
@@ -78,9 +88,8 @@ def fetch(archive: Archive | None = None) -> tuple[str, ...]:
 
 
 @functools.cache
-def small_firmware() -> tuple[str, ...]:
-    """Returns the arguments for QEMU's smallest firmware, which starts an image of -kernel; () if this QEMU has it not."""
-    argv = command()
+def small_firmware(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the arguments for the smallest firmware of QEMU `argv`, which starts an image of -kernel; () if this QEMU has it not."""
     for directory in (output_or_none([*argv, "-L", "help"]) or "").splitlines():
         file = Path(directory.strip()) / SMALL_FIRMWARE
         if file.is_file() and "," not in str(file):

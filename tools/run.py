@@ -70,6 +70,8 @@ class Options:
     debug: bool = False
     accelerator: str | None = None
     cpu: str | None = None
+    card: str | None = None
+    tap: str | None = None
     slow: int | None = None
     card_model: str | None = None
     vfio: str | None = None
@@ -123,14 +125,13 @@ def _run_in_real_time(options: Options, folder: Path | None, modules: Sequence[P
     if options.cpu is not None and (options.vfio is not None or (options.accelerator or "tcg") != "tcg"):
         raise UsageError("--cpu is for emulated cores: with KVM the machine has this host's CPU", "leave --accel and --vfio out")
     if options.slow is not None:
-        require_slow(options.slow, options.vfio)
-    if options.card_model is not None and options.vfio is not None:
-        raise UsageError("--card-model is for the soft card: a real card is the model that it is", "leave --card-model or --vfio out")
+        require_slow(options.slow, options.vfio, options.card)
+    require_card_words(options)
     if options.vfio is not None and options.forwards:
         raise UsageError("--forward: no port of this host leads to a real card", "its clients reach it over its own cable")
     card = vfio.require_card(options.vfio, options.memory, options.accelerator or "kvm") if options.vfio is not None else None
     accelerator = choose_accelerator(options.accelerator or ("kvm" if card else "tcg"))
-    forwards = [] if card else choose_forwards(options.application if folder is None else "", options.forwards)
+    forwards = [] if card or options.tap else choose_forwards(options.application if folder is None else "", options.forwards)
     require_free_ports(forwards)
 
     if options.trace is not None:
@@ -140,7 +141,7 @@ def _run_in_real_time(options: Options, folder: Path | None, modules: Sequence[P
     if options.debugger:
         debugger.require()
     if options.cpu is not None:
-        emulated_cpu.require(options.cpu, qemu.command())
+        emulated_cpu.require(options.cpu, machine_qemu(options))
     require_build_packages()
     try:
         return _run_on(options, folder, card, accelerator, forwards, modules)
@@ -164,8 +165,9 @@ def _run_modelled(options: Options, folder: Path | None, modules: Sequence[Path]
             f"--model and --cpu: the modelled {options.model} has a CPUID of its own, and figures for no other CPU",
             "leave --cpu out, or --model for a machine without modelled figures",
         )
-    if options.card_model is not None:
-        raise UsageError("--model and --card-model: the model machine's card is an 82599", "leave --card-model out")
+    if options.card is not None or options.card_model is not None:
+        word = "--card" if options.card is not None else "--card-model"
+        raise UsageError(f"--model and {word}: the model machine's card is the soft 82599", f"leave {word} out")
     if options.slow is not None:
         raise UsageError("--model and --slow: the model machine's card and CPU share one virtual clock", "leave --slow out")
     given = (options.forwards, options.accelerator, options.vfio, options.debugger, options.trace is not None)
@@ -244,8 +246,8 @@ def _run_on(
     preset = "image-debug" if options.debug else "image"
 
     def prepare() -> None:
-        progress.say(f"neap: QEMU {qemu.version_of(qemu.command())}")
-        if card is None:
+        progress.say(f"neap: QEMU {qemu.version_of(machine_qemu(options))}")
+        if card is None and options.card != "virtio":
             build.build_soft_card()
         if options.load is not None:
             build.build_load()
@@ -255,7 +257,7 @@ def _run_on(
         with _built(options.application, folder, preset, prepare) as application:
             served = control_port(application.name, options.arguments)
             named = [guest for _, guest in forwards]
-            if card is None:
+            if card is None and options.tap is None:
                 forwards += [(port, port) for port in application.ports if port not in named]
                 require_free_ports(forwards)
                 forwards += control_forward(served, forwards)
@@ -272,6 +274,8 @@ def _run_on(
                 forward=forwards,
                 arguments=[*options.arguments, *slow_words(options.slow)],
                 card=card is None,
+                card_kind=options.card or machine.DEFAULT_CARD,
+                net=f"tap:{options.tap}" if options.tap else "user",
                 card_options=soft_card_words(options),
                 outside=True,
                 accelerator=accelerator,
@@ -348,10 +352,34 @@ def require_traceable(core: int, cores: int, arguments: Sequence[str]) -> None:
         raise UsageError(f"--trace takes a core from 0 to {cores - 1}, not {core}", "--cores N gives the machine more")
 
 
-def require_slow(slow: int, address: str | None) -> None:
+def machine_qemu(options: Options) -> tuple[str, ...]:
+    """Returns the start of QEMU's command line. Only the soft card needs a QEMU of its own."""
+    return qemu.plain_command() if options.card == "virtio" else qemu.command()
+
+
+def require_card_words(options: Options) -> None:
+    """Raises UsageError for words that the chosen card does not have."""
+    if options.card is not None and options.vfio is not None:
+        raise UsageError("--card and --vfio name two cards", "leave one of them out")
+    if options.card_model is not None and options.vfio is not None:
+        raise UsageError("--card-model is for the soft card: a real card is the model that it is", "leave --card-model or --vfio out")
+    if options.card_model is not None and options.card == "virtio":
+        raise UsageError("--card-model is for the soft card, and virtio has no models", "leave --card-model or --card out")
+    if options.tap is None:
+        return
+    if options.card != "virtio":
+        raise UsageError("--tap is for a virtio card", "--card virtio --tap NAME")
+    if options.forwards or options.load is not None:
+        raise UsageError("--tap: no port of 127.0.0.1 leads to a machine on a tap device", "its clients use its own address")
+    machine.tap_has_queues(options.tap)
+
+
+def require_slow(slow: int, address: str | None, card: str | None = None) -> None:
     """Raises UsageError unless the soft card can run `slow` times slower."""
     if not SLOW_MIN <= slow <= SLOW_MAX:
         raise UsageError(f"--slow takes {SLOW_MIN} to {SLOW_MAX}, not {slow}", "--slow 100 makes an interval of 16 us last 1.6 ms")
+    if card == "virtio":
+        raise UsageError("--slow is for the soft card: QEMU's own card has no moderation", "leave one of --slow and --card out")
     if address is not None:
         raise UsageError("--slow is for the soft card: a real card has a clock of its own", "leave one of --slow and --vfio out")
 

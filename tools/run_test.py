@@ -119,7 +119,7 @@ def test_the_cards_model_reaches_the_soft_card(started: list[machine.Machine]) -
     ("words", "complaint"),
     [
         (["--vfio", "0000:03:00.0"], "a real card is the model that it is"),
-        (["--model", "e5-2690", "--load", "etc"], "the model machine's card is an 82599"),
+        (["--model", "e5-2690", "--load", "etc"], "the model machine's card is the soft 82599"),
     ],
 )
 def test_a_model_that_the_card_cannot_have_is_refused(words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,9 +135,37 @@ def test_a_model_that_the_card_cannot_have_is_refused(words: list[str], complain
         (["--slow", "-5"], "--slow takes 2 to 1000, not -5"),
         (["--slow", "10", "--vfio", "0000:03:00.0"], "a real card has a clock of its own"),
         (["--slow", "10", "--model", "e5-2690", "--load", "etc"], "the model machine's card and CPU share one virtual clock"),
+        (["--slow", "10", "--card", "virtio"], "QEMU's own card has no moderation"),
     ],
 )
 def test_a_slow_clock_that_the_card_cannot_have_is_refused(words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "memcached", *words]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_virtio_card_is_qemus_own_and_needs_no_special_qemu(started: list[machine.Machine], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.qemu, "plain_command", lambda: ("plain-qemu",))
+    monkeypatch.setattr(machine, "tap_has_queues", lambda name: name == "tap0")
+    assert cli.main(["run", "memcached", "--card", "virtio"]) == 1
+    assert cli.main(["run", "memcached", "--card", "virtio", "--tap", "tap0", "--cores", "4"]) == 1
+    assert cli.main(["run", "memcached", "--card", "82599"]) == 1
+    assert [(vm.card_kind, vm.net, vm.has_soft_card) for vm in started] == [
+        ("virtio", "user", False), ("virtio", "tap:tap0", False), ("82599", "user", True),
+    ]  # fmt: skip
+    assert not started[1].forward and run.machine_qemu(run.Options("memcached", card="virtio")) == ("plain-qemu",)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--card", "virtio", "--vfio", "0000:03:00.0"], "--card and --vfio name two cards"),
+        (["--card", "e1000"], "there is no 'e1000'"),
+        (["--tap", "tap0"], "--tap is for a virtio card"),
+        (["--card", "virtio", "--tap", "tap0", "--forward", "1:2"], "no port of 127.0.0.1 leads to a machine on a tap device"),
+        (["--card", "virtio", "--model", "e5-2690", "--load", "etc"], "the model machine's card is the soft 82599"),
+    ],
+)
+def test_a_card_that_does_not_fit_is_refused(words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", "memcached", *words]) == 2
     assert complaint in capsys.readouterr().err
 

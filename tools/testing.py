@@ -14,7 +14,7 @@ import os
 import re
 import time
 import xml.etree.ElementTree as xml
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tools import (
@@ -48,6 +48,7 @@ RESULTS = build.BUILD / "test-results"
 SHOWN_FAILURES = 30
 CTEST_SECONDS_PER_TEST = 300
 SOAK_MINUTES = 60.0
+VIRTIO_CORES = (1, 4)
 SYSTEM_IMAGES = "hello memcached netpipe tpcc webserver bench_kernel bench_kernel_memory bench_observe".split()
 # The folders with the tests in Python, for each layer that runs pytest. The host layer's tests start programs of the host build.
 PYTHON_TESTS = {
@@ -76,17 +77,29 @@ class Outcome:
         self.failures += other.failures
 
 
-def test(names: Sequence[str]) -> int:
-    """Runs layers (default: all) one after the other. Prints `N passed, N failed` as the last line. Returns 1 if a test failed."""
+def test(names: Sequence[str], card: str | None = None) -> int:
+    """Runs layers (default: all) one after the other. Prints `N passed, N failed` as the last line. Returns 1 if a test failed. `card`:
+    "virtio" runs the system tests that name no 82599 on that card instead, with one core and with four."""
+    if card == "virtio":
+        if list(names) != ["system"]:
+            raise UsageError("--card virtio is for the layer system", "./neap test system --card virtio")
+        layers: Mapping[str, Callable[[], Outcome]] = {
+            f"virtio-{cores}": functools.partial(_system_on_virtio, cores) for cores in VIRTIO_CORES
+        }
+        return _test(layers)
     folders = {name: folder for name in names if name not in LAYERS and (folder := outside.folder(name))}
     for name in names:
         if name not in LAYERS and name not in folders:
             raise UsageError(f"there is no test layer '{name}'", f"layers: {' '.join(LAYERS)}; or the folder of an application elsewhere")
+    return _test({name: LAYERS.get(name) or functools.partial(_outside, folders[name]) for name in names or LAYERS})
+
+
+def _test(layers: Mapping[str, Callable[[], Outcome]]) -> int:
     total = Outcome()
     rows = []
-    for name in names or LAYERS:
+    for name, layer in layers.items():
         start = time.monotonic()
-        outcome = _run_layer(name, LAYERS.get(name) or functools.partial(_outside, folders[name]))
+        outcome = _run_layer(name, layer)
         rows.append(f"{name:8} {outcome.passed:5} passed, {len(outcome.failures):3} failed  {progress.duration(time.monotonic() - start)}")
         for line in outcome.failures[:SHOWN_FAILURES]:
             print(f"FAILED {name}: {line}", flush=True)
@@ -318,6 +331,13 @@ def _system() -> Outcome:
     qemu.command()
     boot_programs.require()
     return _pytest("system", PYTHON_TESTS["system"], 3600, *MORE_SIDE_BY_SIDE)
+
+
+def _system_on_virtio(cores: int) -> Outcome:
+    _require_images("system-tests", "browser-tests")
+    build.build("image", [f"{name}.elf" for name in SYSTEM_IMAGES])
+    options = ("--card=virtio", f"--server-cores={cores}")
+    return _pytest(f"system-virtio-{cores}", PYTHON_TESTS["system"], 3600, *options, *MORE_SIDE_BY_SIDE)
 
 
 def _style() -> Outcome:

@@ -12,8 +12,7 @@
 #include "apps/memcached/service.hpp"
 #include "apps/memcached/session.hpp"
 #include "apps/memcached/udp.hpp"
-#include "drivers/ixgbe/card.hpp"
-#include "drivers/ixgbe/settings.hpp"
+#include "drivers/any_card.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
@@ -34,6 +33,7 @@ constexpr std::uint64_t free_share = 32;
 
 struct MachineOptions {
   net::AddressSetting address;
+  any_card::Choice card;
   observe::Options observation;
   memcached::Options memcached;
 };
@@ -43,7 +43,8 @@ struct MachineOptions {
 MachineOptions read_options(Arguments& arguments) {
   MachineOptions options;
   options.address = net::AddressSetting::from(arguments);
-  options.observation = observe::Options::from(arguments, ixgbe::setting_rows());
+  options.card = any_card::Choice::from(arguments);
+  options.observation = observe::Options::from(arguments, any_card::setting_rows());
   const std::uint64_t log_bytes = options.observation.log.entries_per_core * log::entry_bytes * core_count();
   const std::uint64_t free_bytes = memory::page_counters().free_bytes / 8 * 7;
   const std::uint64_t memory_max = std::max(free_bytes - std::min(free_bytes, log_bytes), mebibyte);
@@ -127,13 +128,13 @@ int fail(const char* what, const Error& error) {
 neap::task<int> neap::application(Arguments& arguments) {
   MachineOptions options = read_options(arguments);
 
-  auto card = co_await ixgbe::open({}, {.reserved_core = options.observation.control_core,
-                                        .reserved_port = options.observation.control_port.value_or(0),
-                                        .queues = {.frame_bytes_max = options.address.frame_bytes_max()}});
+  auto card = co_await any_card::open(options.card, {.reserved_core = options.observation.control_core,
+                                                     .reserved_port = options.observation.control_port.value_or(0),
+                                                     .frame_bytes_max = options.address.frame_bytes_max()});
   if (!card) co_return fail("no network card", card.error());
-  auto network = co_await net::up(**card, options.address);
+  auto network = co_await net::up(*card->device, options.address);
   if (!network) co_return fail("no network", network.error());
-  auto control = co_await observe::start(std::move(options.observation), **card, **network);
+  auto control = co_await observe::start(std::move(options.observation), *card->settings, **network);
   if (!control) co_return fail("no control", control.error());
 
   memcached::Store store(options.memcached.store);

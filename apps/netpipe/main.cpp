@@ -8,8 +8,7 @@
 #include "apps/netpipe/commands.hpp"
 #include "apps/netpipe/options.hpp"
 #include "apps/netpipe/service.hpp"
-#include "drivers/ixgbe/card.hpp"
-#include "drivers/ixgbe/settings.hpp"
+#include "drivers/any_card.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
@@ -25,6 +24,7 @@ enum Mode : std::size_t { server, client };
 
 struct Words {
   net::AddressSetting address;
+  any_card::Choice card;
   observe::Options observation;
   unsigned core = 0;  ///< a core that receives frames; it measures by default
   std::size_t mode = server;
@@ -35,7 +35,8 @@ struct Words {
 Words read_words(Arguments& arguments) {
   Words words;
   words.address = net::AddressSetting::from(arguments);
-  words.observation = observe::Options::from(arguments, ixgbe::setting_rows());
+  words.card = any_card::Choice::from(arguments);
+  words.observation = observe::Options::from(arguments, any_card::setting_rows());
   words.core = words.observation.control_core == 0U ? 1 : 0;
   words.mode = arguments.choice("mode", {"server", "client"}, server, "serve peers that measure, or measure once and end");
   if (words.mode == client) {
@@ -59,13 +60,13 @@ int fail(const char* what, const Error& error) {
 neap::task<int> neap::application(Arguments& arguments) {
   Words words = read_words(arguments);
 
-  auto card = co_await ixgbe::open({}, {.reserved_core = words.observation.control_core,
-                                        .reserved_port = words.observation.control_port.value_or(0),
-                                        .queues = {.frame_bytes_max = words.address.frame_bytes_max()}});
+  auto card = co_await any_card::open(words.card, {.reserved_core = words.observation.control_core,
+                                                   .reserved_port = words.observation.control_port.value_or(0),
+                                                   .frame_bytes_max = words.address.frame_bytes_max()});
   if (!card) co_return fail("no network card", card.error());
-  auto network = co_await net::up(**card, words.address);
+  auto network = co_await net::up(*card->device, words.address);
   if (!network) co_return fail("no network", network.error());
-  auto control = co_await observe::start(std::move(words.observation), **card, **network);
+  auto control = co_await observe::start(std::move(words.observation), *card->settings, **network);
   if (!control) co_return fail("no control", control.error());
 
   netpipe::Service service(**network, words.client.measured, words.core);

@@ -10,8 +10,7 @@
 #include "apps/tpcc/server_database.hpp"
 #include "apps/tpcc/service.hpp"
 #include "apps/tpcc/session.hpp"
-#include "drivers/ixgbe/card.hpp"
-#include "drivers/ixgbe/settings.hpp"
+#include "drivers/any_card.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
@@ -46,19 +45,20 @@ observe::Run check_command(tpcc::Service& service) {
 
 neap::task<int> neap::application(Arguments& arguments) {
   const net::AddressSetting address = net::AddressSetting::from(arguments);
-  observe::Options observation = observe::Options::from(arguments, ixgbe::setting_rows());
+  const auto choice = any_card::Choice::from(arguments);
+  observe::Options observation = observe::Options::from(arguments, any_card::setting_rows());
   const std::uint64_t log_bytes = observation.log.entries_per_core * log::entry_bytes * core_count();
   const std::uint64_t free_bytes = memory::page_counters().free_bytes;
   const tpcc::Options options = tpcc::read_options(arguments, free_bytes - std::min(free_bytes, log_bytes), core_count());
   arguments.finish();
 
-  auto card = co_await ixgbe::open({}, {.reserved_core = observation.control_core,
-                                        .reserved_port = observation.control_port.value_or(0),
-                                        .queues = {.frame_bytes_max = address.frame_bytes_max()}});
+  auto card = co_await any_card::open(choice, {.reserved_core = observation.control_core,
+                                               .reserved_port = observation.control_port.value_or(0),
+                                               .frame_bytes_max = address.frame_bytes_max()});
   if (!card) co_return fail("no network card", card.error());
-  auto network = co_await net::up(**card, address);
+  auto network = co_await net::up(*card->device, address);
   if (!network) co_return fail("no network", network.error());
-  auto control = co_await observe::start(std::move(observation), **card, **network);
+  auto control = co_await observe::start(std::move(observation), *card->settings, **network);
   if (!control) co_return fail("no control", control.error());
 
   tpcc::Service service(options, core_count());

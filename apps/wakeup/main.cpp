@@ -11,8 +11,7 @@
 #include <utility>
 
 #include "apps/wakeup/service.hpp"
-#include "drivers/ixgbe/card.hpp"
-#include "drivers/ixgbe/settings.hpp"
+#include "drivers/any_card.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
@@ -38,7 +37,8 @@ neap::task<int> neap::application(Arguments& arguments) {
     co_return 1;
   }
   const net::AddressSetting address = net::AddressSetting::from(arguments);
-  observe::Options observation = observe::Options::from(arguments, ixgbe::setting_rows());
+  const auto choice = any_card::Choice::from(arguments);
+  observe::Options observation = observe::Options::from(arguments, any_card::setting_rows());
   const wakeup::Options options = wakeup::Options::from_words(arguments);
   arguments.finish();
   if (wakeup::core_apart() == 0) print("wakeup: all cores are threads of one physical core, so its state is the less deep one's");
@@ -47,9 +47,9 @@ neap::task<int> neap::application(Arguments& arguments) {
   if (!vector) co_return fail("no interrupt vector", vector.error());
   wakeup::Service service(options, *vector);
 
-  auto card = co_await ixgbe::open({}, {.reserved_core = observation.control_core,
-                                        .reserved_port = observation.control_port.value_or(0),
-                                        .queues = {.frame_bytes_max = address.frame_bytes_max()}});
+  auto card = co_await any_card::open(choice, {.reserved_core = observation.control_core,
+                                               .reserved_port = observation.control_port.value_or(0),
+                                               .frame_bytes_max = address.frame_bytes_max()});
   if (!card) {
     print("wakeup: no network card, so there is neither control nor a log: ", card.error().message);
     if (const auto applied = co_await policy::apply(observation.boot_settings); !applied) {
@@ -59,9 +59,9 @@ neap::task<int> neap::application(Arguments& arguments) {
     const auto measured = co_await service.measure();
     co_return measured ? 0 : fail("not measured", measured.error());
   }
-  auto network = co_await net::up(**card, address);
+  auto network = co_await net::up(*card->device, address);
   if (!network) co_return fail("no network", network.error());
-  auto control = co_await observe::start(std::move(observation), **card, **network);
+  auto control = co_await observe::start(std::move(observation), *card->settings, **network);
   if (!control) co_return fail("no control", control.error());
   if (const auto added = (*control)->add_command(
           wakeup::command_usage, wakeup::command_help,

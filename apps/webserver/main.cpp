@@ -8,8 +8,7 @@
 #include "apps/webserver/engine/archive.hpp"
 #include "apps/webserver/options.hpp"
 #include "apps/webserver/service.hpp"
-#include "drivers/ixgbe/card.hpp"
-#include "drivers/ixgbe/settings.hpp"
+#include "drivers/any_card.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
@@ -25,6 +24,7 @@ using namespace neap;
 
 struct Words {
   net::AddressSetting address;
+  any_card::Choice card;
   observe::Options observation;
   webserver::Options webserver;
 };
@@ -32,7 +32,8 @@ struct Words {
 Words read_words(Arguments& arguments) {
   Words words;
   words.address = net::AddressSetting::from(arguments);
-  words.observation = observe::Options::from(arguments, ixgbe::setting_rows());
+  words.card = any_card::Choice::from(arguments);
+  words.observation = observe::Options::from(arguments, any_card::setting_rows());
   words.webserver = webserver::read_options(arguments, memory::page_counters().free_bytes, core_count());
   arguments.finish();
   return words;
@@ -55,13 +56,13 @@ neap::task<int> neap::application(Arguments& arguments) {
   print("webserver: ", modules.empty() ? "no boot module, so it runs " : "the script is ", scripts->entry(), ", one of ", scripts->size(),
         " files");
 
-  auto card = co_await ixgbe::open({}, {.reserved_core = words.observation.control_core,
-                                        .reserved_port = words.observation.control_port.value_or(0),
-                                        .queues = {.frame_bytes_max = words.address.frame_bytes_max()}});
+  auto card = co_await any_card::open(words.card, {.reserved_core = words.observation.control_core,
+                                                   .reserved_port = words.observation.control_port.value_or(0),
+                                                   .frame_bytes_max = words.address.frame_bytes_max()});
   if (!card) co_return fail("no network card", card.error());
-  auto network = co_await net::up(**card, words.address);
+  auto network = co_await net::up(*card->device, words.address);
   if (!network) co_return fail("no network", network.error());
-  auto control = co_await observe::start(std::move(words.observation), **card, **network);
+  auto control = co_await observe::start(std::move(words.observation), *card->settings, **network);
   if (!control) co_return fail("no control", control.error());
 
   webserver::Service service(**network, words.webserver, std::move(*scripts));

@@ -60,7 +60,7 @@ class Card final : public NetDevice, public policy::Device {
   [[nodiscard]] MacAddress mac() const noexcept override { return mac_; }
   [[nodiscard]] NetDeviceLimits limits() const noexcept override;
   [[nodiscard]] NetDeviceIdentity identity() const noexcept override {
-    return {.name = model_.name, .device_id = device_.device_id, .revision = revision_};
+    return {.name = model_.name, .vendor_id = device_.vendor_id, .device_id = device_.device_id, .revision = revision_};
   }
   [[nodiscard]] bool link_up() const noexcept override { return link_up_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint32_t link_megabits() const noexcept override {

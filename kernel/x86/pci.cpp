@@ -164,14 +164,15 @@ void Device::write_config(std::uint16_t offset, unsigned bytes, std::uint32_t va
   config::write(address, offset, bytes, value);
 }
 
-std::uint16_t Device::find_capability(std::uint8_t id) const noexcept {
+std::uint16_t Device::find_capability(std::uint8_t id, std::uint16_t after) const noexcept {
   if (!(read_config(config::status, 2) & config::status_capabilities)) return 0;
   constexpr unsigned capabilities_max = 48;
   constexpr std::uint8_t pointer_mask = 0xfc, header_end = 0x40;
   auto at = static_cast<std::uint8_t>(read_config(config::capabilities, 1) & pointer_mask);
   for (unsigned i = 0; i < capabilities_max && at >= header_end; ++i) {
     const auto head = read_config(at, 2);
-    if ((head & 0xff) == id) return at;
+    if ((head & 0xff) == id && after == 0) return at;
+    if (at == after) after = 0;
     at = static_cast<std::uint8_t>(head >> 8 & pointer_mask);
   }
   return 0;

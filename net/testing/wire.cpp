@@ -230,11 +230,23 @@ task<Result<void>> WireCard::report_device_counters(std::optional<unsigned> core
 
 unsigned WireCard::receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                   std::uint16_t destination_port) const noexcept {
+  if (options_.decides) return device_decides;
+  return core_of_ipv4(source_ip, destination_ip, source_port, destination_port);
+}
+
+unsigned WireCard::core_of_ipv4(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
+                                std::uint16_t destination_port) const noexcept {
   return core_of(0, std::uint64_t{source_ip} << 32 | destination_ip, std::uint32_t{source_port} << 16 | destination_port);
 }
 
 unsigned WireCard::receiving_core_ipv6(Ipv6Octets source_ip, Ipv6Octets destination_ip, std::uint16_t source_port,
                                        std::uint16_t destination_port) const noexcept {
+  if (options_.decides) return device_decides;
+  return core_of_ipv6(source_ip, destination_ip, source_port, destination_port);
+}
+
+unsigned WireCard::core_of_ipv6(Ipv6Octets source_ip, Ipv6Octets destination_ip, std::uint16_t source_port,
+                                std::uint16_t destination_port) const noexcept {
   const auto mixed = [](Ipv6Octets address) {
     return std::accumulate(address.begin(), address.end(), std::uint64_t{0},
                            [](std::uint64_t sum, std::uint8_t octet) { return std::rotl((sum ^ octet) * 0x9E3779B97F4A7C15, 29); });
@@ -410,10 +422,9 @@ void WireCard::arrive(Bytes frame, int core) {
     const std::uint32_t ports = ports_of(frame, where);
     const auto source_port = static_cast<std::uint16_t>(ports >> 16), destination_port = static_cast<std::uint16_t>(ports);
     if (where.ipv4) {
-      core = static_cast<int>(receiving_core(quad(frame, l3 + 12), quad(frame, l3 + 16), source_port, destination_port));
+      core = static_cast<int>(core_of_ipv4(quad(frame, l3 + 12), quad(frame, l3 + 16), source_port, destination_port));
     } else if (where.ipv6) {
-      core =
-          static_cast<int>(receiving_core_ipv6(ipv6_address(frame, l3 + 8), ipv6_address(frame, l3 + 24), source_port, destination_port));
+      core = static_cast<int>(core_of_ipv6(ipv6_address(frame, l3 + 8), ipv6_address(frame, l3 + 24), source_port, destination_port));
     }
   }
   // If the core's event queue is full, the frame is dropped, as by a card without free descriptors.

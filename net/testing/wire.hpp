@@ -34,6 +34,7 @@ struct CardOptions {
   bool checksum_offload = true;
   bool exact_buffers = false;               ///< a receive buffer ends with its frame, so that a sanitizer detects accesses behind it
   bool checks_fragments = false;            ///< wrongly reports every fragment's layer 4 checksum as good
+  bool decides = false;                     ///< `receiving_core` returns `device_decides`; frames arrive by the same hash as without
   std::uint32_t tso_bytes_max = 0;          ///< 0: no TSO
   std::chrono::microseconds read_delay{0};  ///< time before the card reads a frame
   bool completes_late = false;              ///< reports completions only with the next received frame, or by `reap`
@@ -82,7 +83,9 @@ class WireCard final : public NetDevice {
   // NetDevice
   [[nodiscard]] MacAddress mac() const noexcept override { return options_.mac; }
   [[nodiscard]] NetDeviceLimits limits() const noexcept override;
-  [[nodiscard]] NetDeviceIdentity identity() const noexcept override { return {.name = "wire", .device_id = 0x10fb, .revision = 1}; }
+  [[nodiscard]] NetDeviceIdentity identity() const noexcept override {
+    return {.name = "wire", .vendor_id = 0x8086, .device_id = 0x10fb, .revision = 1};
+  }
   [[nodiscard]] bool link_up() const noexcept override { return link_; }
   [[nodiscard]] std::uint32_t link_megabits() const noexcept override { return link_ ? 10'000 : 0; }
   [[nodiscard]] FrameSender& attach(FrameReceiver& receiver) override;
@@ -124,6 +127,10 @@ class WireCard final : public NetDevice {
   [[nodiscard]] TransmitResult transmit(Queue& own, Posted posted) noexcept;
   void start_engine(Queue& own);
   void run_engine(Queue& own);
+  [[nodiscard]] unsigned core_of_ipv4(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
+                                      std::uint16_t destination_port) const noexcept;
+  [[nodiscard]] unsigned core_of_ipv6(Ipv6Octets source_ip, Ipv6Octets destination_ip, std::uint16_t source_port,
+                                      std::uint16_t destination_port) const noexcept;
   [[nodiscard]] unsigned core_of(std::uint64_t source, std::uint64_t destination, std::uint32_t ports) const noexcept;
   /// Segments a frame as the 82599 does, and sends the segments (82599 datasheet 7.2.4).
   void send_segments(Queue& own, const Bytes& frame, TransmitOffload offload);

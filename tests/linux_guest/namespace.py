@@ -73,11 +73,11 @@ class Namespace(Network):
     """A network with the device TAP, which is up and has `address` ("10.0.3.1/24") and `address6`. `directory` exists while the context is
     open."""
 
-    def __init__(self, address: str = "10.0.3.1/24", address6: str = "fd00:3::1/64", mtu: int = 1500) -> None:
+    def __init__(self, address: str = "10.0.3.1/24", address6: str = "fd00:3::1/64", mtu: int = 1500, *, many_queues: bool = False) -> None:
         super().__init__()
         self.address = address.partition("/")[0]
         self._setup = [
-            f"ip tuntap add {TAP} mode tap",
+            f"ip tuntap add {TAP} mode tap{' multi_queue' if many_queues else ''}",
             f"ip link set {TAP} mtu {mtu} txqueuelen {QUEUE_FRAMES} up",
             f"ip addr add {address} dev {TAP}",
             f"ip addr add {address6} dev {TAP} nodad",

@@ -5,27 +5,44 @@
 image. All traffic stays on loopback and inside QEMU's user network. Each module boots its machine once for all its tests.
 """
 
+import os
 import tempfile
 from collections.abc import Iterator
 
 import pytest
+import servers
 from linux_guest import guest_image
 from linux_guest.driver import SOAKING, TRAFFIC_PORT
 from linux_guest.guest import LinuxGuest
 from servers import NeapServer, Server, StockServer
 
-from tools.machine import SOFT_CARD
+from tools.machine import CARD_KINDS, DEFAULT_CARD, SOFT_CARD
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stock", action="store_true", help="test Debian's memcached instead of the image (protocol tests only)")
 
+    parser.addoption("--card", choices=CARD_KINDS, default=DEFAULT_CARD, help="the card of the tests that name none")
+    parser.addoption("--server-cores", type=int, default=1, metavar="N", help="cores of memcached in the tests that name no number")
+
+
+# The files of tests that name no 82599. With `--card virtio`, only these are run, and `virtio_test` runs with any card.
+WITH_ANY_CARD = [
+    "binary_protocol_test", "clients_test", "eviction_test", "malformed_test", "memcached_large_values_test",
+    "memcached_operations_test", "memcached_suite_test", "stock_clients_test", "text_protocol_test", "web_clients_test", "web_hostile_test",
+]  # fmt: skip
+
 
 def pytest_configure(config: pytest.Config) -> None:
+    servers.usual_card = os.environ[servers.CARD_VARIABLE] = config.getoption("--card")
+    servers.usual_cores = config.getoption("--server-cores")
     config.addinivalue_line("markers", "image_only: about the machine below the protocol, so deselected with --stock")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--card") != DEFAULT_CARD:
+        config.hook.pytest_deselected(items=[item for item in items if item.path.stem not in WITH_ANY_CARD])
+        items[:] = [item for item in items if item.path.stem in WITH_ANY_CARD]
     if not config.getoption("--stock"):
         return
     config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("image_only")])

@@ -17,7 +17,7 @@ from tools.process import wait_until
 
 pytestmark = pytest.mark.image_only
 
-IMAGE_BYTES_MAX = 2_200_000
+IMAGE_BYTES_MAX = 2_300_000
 SINGLE_REQUESTS = 2_000
 PIPELINED_REQUESTS = 8_000
 PIPELINE_DEPTH = 40

@@ -12,14 +12,15 @@ Usage: memcached_program.py OPTIONS…, or -h; PYTHONPATH has the repository.
 from __future__ import annotations
 
 import getopt
+import os
 import signal
 import sys
 import threading
 
-from servers import forward
+from servers import CARD_VARIABLE, forward
 
 from tools import build
-from tools.machine import Machine
+from tools.machine import DEFAULT_CARD, Machine
 
 START_SECONDS = 60.0
 LISTENING = r"memcached: listening on"
@@ -82,7 +83,10 @@ def serve(words: dict[str, str]) -> int:
     arguments = [f"{name}={value}" for name, value in words.items()]
     memory = f"{max(256, 2 * megabytes)}M"
     outside = "udp-port" in words  # otherwise QEMU's user network drops all datagrams of the guest
-    with Machine(build.image("memcached"), memory=memory, arguments=arguments, card_options=["--strict"], outside=outside) as machine:
+    card_kind = os.environ.get(CARD_VARIABLE, DEFAULT_CARD)
+    strict = ["--strict"] if card_kind == DEFAULT_CARD else []
+    image = build.image("memcached")
+    with Machine(image, memory=memory, arguments=arguments, card_kind=card_kind, card_options=strict, outside=outside) as machine:
         try:
             machine.wait_for_line(LISTENING, START_SECONDS)
         except Exception as error:  # the image has refused a word, or failed to start

@@ -21,7 +21,7 @@ from tools import build
 from tools.control_client import Control
 from tools.debian import DebianProgram
 from tools.errors import Failure
-from tools.machine import LOOPBACK, SOFT_CARD, Machine, free_port
+from tools.machine import DEFAULT_CARD, LOOPBACK, SOFT_CARD, Machine, free_port
 from tools.machine_registry import CONTROL_PORT
 from tools.process import spawn, stop, tail, wait_until
 
@@ -72,14 +72,21 @@ class Server:
         return []
 
 
+# The variable of the environment that tells memcached_program.py the card.
+CARD_VARIABLE = "NEAP_TEST_CARD"
+# The card of machines whose test names none, and their number of cores: pytest's --card and --server-cores.
+usual_card = DEFAULT_CARD
+usual_cores = 1
+
+
 class NeapServer(Server):
-    """The image, on a soft card behind QEMU's user network, with memcached and control forwarded. With `udp`, memcached's port has UDP.
+    """The image, on the usual card behind QEMU's user network, with memcached and control forwarded. With `udp`, memcached's port has UDP.
     `machine_options` go to Machine."""
 
     def __init__(
         self,
         *,
-        cores: int = 1,
+        cores: int | None = None,
         memory: str = "512M",
         arguments: Sequence[str] = (),
         preset: str = "image",
@@ -88,7 +95,8 @@ class NeapServer(Server):
         **machine_options: object,
     ) -> None:
         image = build.image("memcached", preset)
-        if not image.is_file() or not SOFT_CARD.is_file():
+        card_kind = str(machine_options.setdefault("card_kind", usual_card))
+        if not image.is_file() or (card_kind == DEFAULT_CARD and not SOFT_CARD.is_file()):
             missing = image if not image.is_file() else SOFT_CARD
             raise Failure(
                 f"not built: {missing.relative_to(build.REPOSITORY)}", "./neap test system builds it, so does ./neap run memcached"
@@ -99,7 +107,13 @@ class NeapServer(Server):
             arguments = [*arguments, f"udp-port={GUEST_PORT}"]
             machine_options["outside"] = True  # otherwise QEMU's user network drops all datagrams of the guest
         self.machine = Machine(
-            image, cores=cores, memory=memory, forward=forward, arguments=arguments, card_options=card_options, **machine_options
+            image,
+            cores=cores or usual_cores,
+            memory=memory,
+            forward=forward,
+            arguments=arguments,
+            card_options=card_options,
+            **machine_options,
         )
         self.start_seconds = 0.0
 

@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import servers
 from http_wire import HttpWire
 from servers import CONTROL_SECONDS
 from wire import ANSWER_SECONDS
@@ -28,7 +29,7 @@ from wire import ANSWER_SECONDS
 from tools import build, client_programs, web_archive
 from tools.control_client import Control, Lost
 from tools.errors import Failure
-from tools.machine import LOOPBACK, SOFT_CARD, Machine, free_port
+from tools.machine import DEFAULT_CARD, LOOPBACK, SOFT_CARD, Machine, free_port
 from tools.machine_registry import CONTROL_PORT
 from tools.process import spawn, stop, tail, wait_until
 
@@ -127,7 +128,8 @@ class WebServer(AnyWebServer):
         **machine_options: object,
     ) -> None:
         image = build.image("webserver", preset)
-        if not image.is_file() or not SOFT_CARD.is_file():
+        card_kind = str(machine_options.setdefault("card_kind", servers.usual_card))
+        if not image.is_file() or (card_kind == DEFAULT_CARD and not SOFT_CARD.is_file()):
             missing = image if not image.is_file() else SOFT_CARD
             raise Failure(
                 f"not built: {missing.relative_to(build.REPOSITORY)}", "./neap test system builds it, so does ./neap run webserver"

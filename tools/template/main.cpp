@@ -4,8 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "drivers/ixgbe/card.hpp"
-#include "drivers/ixgbe/settings.hpp"
+#include "drivers/any_card.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
@@ -54,7 +53,8 @@ int fail(const char* what, const Error& error) {
 neap::task<int> neap::application(Arguments& arguments) {
   // These calls read the words of the command line; finish() refuses unknown words.
   const net::AddressSetting address = net::AddressSetting::from(arguments);
-  observe::Options observation = observe::Options::from(arguments, ixgbe::setting_rows());
+  const auto choice = any_card::Choice::from(arguments);
+  observe::Options observation = observe::Options::from(arguments, any_card::setting_rows());
   const auto port = static_cast<std::uint16_t>(arguments.number("port", 7007, {1, 65535}, "TCP port of the echo"));
   arguments.finish();
 
@@ -62,13 +62,13 @@ neap::task<int> neap::application(Arguments& arguments) {
     co_await on_core(core, [] { print("hello from core ", this_core()); });
   }
 
-  auto card = co_await ixgbe::open({}, {.reserved_core = observation.control_core,
-                                        .reserved_port = observation.control_port.value_or(0),
-                                        .queues = {.frame_bytes_max = address.frame_bytes_max()}});
+  auto card = co_await any_card::open(choice, {.reserved_core = observation.control_core,
+                                               .reserved_port = observation.control_port.value_or(0),
+                                               .frame_bytes_max = address.frame_bytes_max()});
   if (!card) co_return fail("no network card", card.error());
-  auto network = co_await net::up(**card, address);
+  auto network = co_await net::up(*card->device, address);
   if (!network) co_return fail("no network", network.error());
-  auto control = co_await observe::start(std::move(observation), **card, **network);
+  auto control = co_await observe::start(std::move(observation), *card->settings, **network);
   if (!control) co_return fail("no control", control.error());
 
   const auto listening = co_await (*network)->listen(port, [](net::Connection&) { return std::make_unique<Echo>(); });

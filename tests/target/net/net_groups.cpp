@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "drivers/ixgbe/card.hpp"
+#include "drivers/any_card.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
@@ -70,13 +70,14 @@ struct Groups {
 
 neap::task<int> neap::application(Arguments& arguments) {
   const net::AddressSetting address = net::AddressSetting::from(arguments);
+  const auto choice = any_card::Choice::from(arguments);
   arguments.finish();
-  auto card = co_await ixgbe::open({}, {.queues = {.frame_bytes_max = address.frame_bytes_max()}});
+  auto card = co_await any_card::open(choice, {.frame_bytes_max = address.frame_bytes_max()});
   if (!card) {
     print("net_groups: ", card.error().message);
     co_return 1;
   }
-  auto network = co_await net::up(**card, address);
+  auto network = co_await net::up(*card->device, address);
   if (!network) {
     print("net_groups: ", network.error().message);
     co_return 1;

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSL-1.0
+// The control queue: commands to the device, one at a time (5.1.6.5).
+//
+// A command is rare, so its end is found by polling, and the queue has no interrupt. After a command without an answer the queue is not
+// used again, because a late answer would be taken for that of the next command.
+#pragma once
+
+#include <span>
+
+#include "drivers/virtio/ring.hpp"
+#include "kernel/async_mutex.hpp"
+#include "kernel/task.hpp"
+
+namespace neap::virtio {
+
+class ControlQueue {
+ public:
+  static constexpr std::uint32_t data_bytes_max = 2048;
+
+  /// Errors: as those of `Ring::allocate`.
+  [[nodiscard]] Result<void> prepare(std::uint32_t descriptors);
+  /// Sends one command and waits for its end. MUST be called on the core that opened the device. Errors: `device` (refused), `timeout`,
+  /// `closed` (an earlier command had no answer), `invalid` (too long).
+  [[nodiscard]] task<Result<void>> send(Command command, std::span<const std::byte> data);
+  [[nodiscard]] Ring& ring() noexcept { return ring_; }
+  /// The device is gone or was reset.
+  void close() noexcept { closed_ = true; }
+
+ private:
+  Ring ring_;
+  DmaMemory memory_;
+  AsyncMutex in_use_;
+  std::uint16_t next_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace neap::virtio

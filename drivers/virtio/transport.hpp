@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSL-1.0
+// Access to a device's registers and interrupts.
+//
+// Setting a device up takes many register accesses, whose meaning depends on selectors. So this interface has virtual functions, and host
+// tests simulate the device behind it. Traffic needs one address only, that of a queue's notification.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "drivers/virtio/specification.hpp"
+#include "kernel/error.hpp"
+#include "kernel/net_device.hpp"
+#include "kernel/pci.hpp"
+#include "kernel/task.hpp"
+
+namespace neap::virtio {
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  /// The value of a register of at most 4 bytes. All ones if the device is gone; zero if its structure is too short for the register.
+  [[nodiscard]] virtual std::uint32_t read(Register place) const noexcept = 0;
+  /// A register of 8 bytes is written as two halves (4.1.3.1).
+  virtual void write(Register place, std::uint64_t value) const noexcept = 0;
+  /// The address to which a queue's number is written (4.1.4.4); null if `offset` is outside of the structure.
+  [[nodiscard]] virtual volatile std::uint16_t* notify_address(std::uint32_t offset) const noexcept = 0;
+  [[nodiscard]] virtual unsigned vectors() const noexcept = 0;
+  /// As `pci::Device::route_msix`.
+  [[nodiscard]] virtual Result<void> route(unsigned entry, unsigned core, std::uint8_t vector) const = 0;
+  /// Allows or forbids the device's DMA and interrupts.
+  virtual void enable(bool on) const noexcept = 0;
+  [[nodiscard]] virtual NetDeviceIdentity identity() const noexcept = 0;
+};
+
+/// True for virtio-net with the modern interface, and for a transitional one (4.1.2.1).
+[[nodiscard]] bool is_network_card(const pci::Device& device) noexcept;
+/// Maps the structures of the device (4.1.4). Errors: `unsupported` (a legacy device), `device` (a structure outside of its BAR), and those
+/// of `map_bar`.
+[[nodiscard]] Result<std::unique_ptr<Transport>> open_pci(const pci::Device& device);
+
+/// The device's configuration, read as one state (2.5.1). Fields whose feature was not negotiated are zero.
+struct Configuration {
+  MacAddress mac{};
+  std::uint32_t status = 0, queue_pairs_max = 0, mtu = 0, speed = 0, rss_key_max = 0, rss_table_max = 0;
+};
+[[nodiscard]] Configuration read_configuration(const Transport& transport, std::uint64_t features) noexcept;
+
+/// Resets the device and waits until it says so (4.1.4.3.1). Errors: `timeout`.
+[[nodiscard]] task<Result<void>> reset(const Transport& transport);
+/// 3.1.1, steps 2 to 6: agrees on those of the `wanted` features that the device offers and whose requirements are met. Errors:
+/// `unsupported`.
+[[nodiscard]] Result<std::uint64_t> negotiate(const Transport& transport, std::uint64_t wanted) noexcept;
+
+}  // namespace neap::virtio
