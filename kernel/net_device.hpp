@@ -76,7 +76,7 @@ class ReceiveInfo {
   [[nodiscard]] constexpr bool l4_checksum_good() const noexcept { return (word_ & l4_good) != 0; }
   [[nodiscard]] constexpr bool ip_checksum_good() const noexcept { return (word_ & ip_good) != 0; }
   [[nodiscard]] constexpr bool checksum_bad() const noexcept { return (word_ & bad) != 0; }
-  /// True if device and driver have found both checksums of a frame of IPv4 right.
+  /// True if the device has found both checksums of a frame of IPv4 right.
   [[nodiscard]] constexpr bool checksums_good() const noexcept { return (word_ & (l4_good | ip_good | bad)) == (l4_good | ip_good); }
   /// True if the device has found the only checksum of a frame of IPv6 right, which is that of TCP or UDP.
   [[nodiscard]] constexpr bool ipv6_checksum_good() const noexcept { return (word_ & (l4_good | bad)) == l4_good; }
@@ -100,14 +100,14 @@ struct TransmitPiece {
   std::uint32_t bytes;
 };
 
-/// Checksums that card or driver fill in, one bit for each: 1 IPv4 header, 2 TCP, 4 UDP. Without the bit of the IPv4 header, layer 3 is
-/// IPv6, whose header has no checksum.
+/// Checksums that the card fills in, one bit for each: 1 IPv4 header, 2 TCP, 4 UDP. Without the bit of the IPv4 header, layer 3 is IPv6,
+/// whose header has no checksum.
 enum class Checksums : std::uint8_t { none = 0, ipv4 = 1, tcp_ipv6 = 2, tcp_ipv4 = 3, udp_ipv6 = 4, udp_ipv4 = 5 };
 
-/// The work of card and driver on an outgoing frame. The IPv4 header's checksum field MUST be zero. The checksum field of TCP or UDP MUST
-/// hold the sum of the pseudo-header, folded and not inverted. The sum includes the length, except for a frame that the card segments. In
-/// such a frame, the length field of the IP header MUST be zero. The driver of a card that needs other contents in these fields writes them
-/// into a copy of the headers, because the pieces of a frame belong to the stack. The struct has eight bytes, so it is passed in a
+/// The card's work on an outgoing frame. The checksum field of TCP or UDP MUST hold the sum of the pseudo-header with the length, folded
+/// and not inverted. For a card that fills in IP headers (`NetDeviceLimits::ip_header_offload`), the IPv4 header's checksum field MUST be
+/// zero; in a frame that it segments, the length field of the IP header MUST be zero too, and the sum MUST NOT include the length. For
+/// another card, the stack completes the IP header as if the frame were one packet. The struct has eight bytes, so it is passed in a
 /// register, and two structs are compared like two numbers.
 struct TransmitOffload {
   std::uint8_t l2_bytes = 14;
@@ -176,7 +176,8 @@ struct NetDeviceLimits {
   std::uint32_t frame_bytes_max;      ///< without FCS
   std::uint32_t transmit_pieces_max;  ///< largest number of pieces of one frame
   std::uint32_t tso_bytes_max;        ///< 0: the card cannot segment
-  bool checksum_offload;
+  bool checksum_offload;              ///< the card fills in the checksums of TCP and UDP
+  bool ip_header_offload;             ///< the card completes the headers of IP, too (see `TransmitOffload`)
 };
 
 /// The identity of a card, for reports and logs.

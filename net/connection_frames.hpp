@@ -42,7 +42,7 @@ template <class Headers>
   headers.window = window;
 }
 
-/// `cut_up`: the card fills in the lengths (82599 datasheet 7.2.4).
+/// `cut_up`: the card segments the frame, and may fill in the lengths (82599 datasheet 7.2.4). The checksum of IP is left out.
 [[gnu::always_inline]] inline void ConnectionState::fill_in_headers(OutgoingSegment& segment, std::size_t options_bytes,
                                                                     std::uint32_t sequence, unsigned flags, std::uint16_t window,
                                                                     bool cut_up) noexcept {
@@ -54,7 +54,7 @@ template <class Headers>
   headers.ip_checksum = 0;
   fill_in_tcp(headers, options_bytes, sequence, receive_.next(), flags, window);
   std::uint32_t sum = headers_.checksum;
-  if (!cut_up) {
+  if (!cut_up || stack_.completes_ip_headers()) {
     const auto tcp_bytes = static_cast<std::uint16_t>(SegmentHeaders::tcp_header_bytes + options_bytes + segment.bytes);
     headers.ip_bytes = static_cast<std::uint16_t>(SegmentHeaders::ip_header_bytes + tcp_bytes);
     sum += std::byteswap(tcp_bytes);

@@ -62,7 +62,7 @@ void ConnectionState::fill_in_headers_ipv6(OutgoingSegment& segment, std::size_t
   headers.ip = part.headers;
   fill_in_tcp(headers, options_bytes, sequence, receive_.next(), flags, window);
   std::uint32_t sum = part.checksum;
-  if (!cut_up) {
+  if (!cut_up || stack_.completes_ip_headers()) {
     const auto tcp_bytes = static_cast<std::uint16_t>(SegmentHeaders6::tcp_header_bytes + options_bytes + segment.bytes);
     headers.ip.payload_bytes = tcp_bytes;
     sum += std::byteswap(tcp_bytes);

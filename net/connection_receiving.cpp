@@ -40,10 +40,16 @@ constexpr std::size_t ip = Headers::ethernet_bytes, tcp_at = ip + Headers::ip_he
 constexpr std::uint32_t without_options = 5U << 4;
 constexpr std::uint32_t with_timestamps = 8U << 4;
 
-/// True if the card found the frame's checksums right, and its headers are those of a segment as `ArrivedSegment` describes it. The fields
+/// True if the frame's checksums are right, as far as card and this function can tell. A card may leave the header of IPv4 to the stack.
+/// The frame MUST have at least the headers of a segment.
+[[gnu::always_inline]] inline bool has_good_checksums(const ReceiveBuffer& frame, ReceiveInfo info) noexcept {
+  return info.checksums_good() || (info.l4_checksum_good() && !info.checksum_bad() && has_good_ipv4_header(frame.data));
+}
+
+/// True if the frame's checksums are right, and its headers are those of a segment as `ArrivedSegment` describes it. The fields
 /// that must have one value each are compared several at a time. A frame that differs in any way passes all checks instead.
 [[gnu::always_inline]] inline bool has_ordinary_headers(const ReceiveBuffer& frame, ReceiveInfo info) noexcept {
-  if (frame.bytes < Headers::bytes || !info.checksums_good()) return false;
+  if (frame.bytes < Headers::bytes || !has_good_checksums(frame, info)) return false;
   const std::byte* const at = frame.data;
   // EtherType IPv4, version 4, a header without options; the type of service may have any value.
   constexpr std::uint32_t type_mask = 0x00FF'FFFF, type = 0x0045'0008;
@@ -275,8 +281,8 @@ unsigned ConnectionState::deliver_joined(ArrivedSegment segment, std::uint32_t o
   for (; taken != received.size(); ++taken) {
     const ReceiveInfo info = received[taken].info;
     ReceiveBuffer& frame = *received[taken].frame;
-    if (!may_follow(received[taken], received.front()) || !info.checksums_good() || frame.bytes < Headers::bytes + options_bytes ||
-        !headers.match(frame.data))
+    if (!may_follow(received[taken], received.front()) || frame.bytes < Headers::bytes + options_bytes ||
+        !has_good_checksums(frame, info) || !headers.match(frame.data))
       break;
     const ArrivedSegment other(frame.data + tcp_at);
     const Extent extent = extent_of(frame);
@@ -326,7 +332,7 @@ void ConnectionState::retain(ReceivedPiece& piece) noexcept {
   const ReceivedFrame* next = received.data() + 1;
   for (const ReceivedFrame* const end = received.data() + received.size(); next != end; ++next) {
     ReceiveBuffer& frame = *next->frame;
-    if (frame.next != nullptr || frame.bytes < headers_bytes || !next->info.checksums_good() || !headers.match(frame.data)) break;
+    if (frame.next != nullptr || frame.bytes < headers_bytes || !has_good_checksums(frame, next->info) || !headers.match(frame.data)) break;
     const std::uint32_t number = ArrivedSegment(frame.data + tcp_at).acknowledgement();
     if (!tcp::after(number, acknowledged)) break;
     acknowledged = number;

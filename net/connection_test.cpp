@@ -43,7 +43,7 @@ struct TransferCase {
   bool offload;
   std::size_t piece_bytes;
   const char* tso = nullptr;  ///< the setting `tso`; "changing": all its values in turn during the transfer
-  bool ipv6 = false;
+  bool ipv6 = false, ip_header_offload = true;
 };
 
 class Transfer : public ConnectionTest, public ::testing::WithParamInterface<TransferCase> {
@@ -52,6 +52,7 @@ class Transfer : public ConnectionTest, public ::testing::WithParamInterface<Tra
   static TwoMachinesOptions options_for(const TransferCase& with) {
     TwoMachinesOptions options;
     options.server.checksum_offload = options.client.checksum_offload = with.offload;
+    options.server.ip_header_offload = options.client.ip_header_offload = with.ip_header_offload;
     options.server.read_delay = options.client.read_delay = 200us;
     options.server.ring_frames = options.client.ring_frames = 64;
     options.ipv6 = with.ipv6;
@@ -91,6 +92,9 @@ TEST_P(Transfer, BothWaysComplete) {
 INSTANTIATE_TEST_SUITE_P(
     Wire, Transfer,
     ::testing::Values(TransferCase{"Clean", 0, 0, 0, true, 16384}, TransferCase{"SoftwareChecksums", 0, 0, 0, false, 16384},
+                      TransferCase{"TransportChecksums", 0, 0, 0, true, 16384, nullptr, false, false},
+                      TransferCase{"TransportChecksumsAndTso", 0.01, 0.01, 0.01, true, 50'000, "changing", false, false},
+                      TransferCase{"Ipv6TransportChecksumsAndTso", 0, 0, 0, true, 16384, "chain", true, false},
                       TransferCase{"SmallPieces", 0, 0, 0, true, 700}, TransferCase{"Reordering", 0, 0.02, 0.05, true, 16384},
                       TransferCase{"Loss", 0.01, 0.01, 0.01, true, 5000}, TransferCase{"TsoCopied", 0, 0, 0, true, 16384, "copy"},
                       TransferCase{"TsoChained", 0, 0, 0, true, 16384, "chain"},

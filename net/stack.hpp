@@ -28,6 +28,7 @@
 #include "net/bare_segment.hpp"
 #include "net/connection_key.hpp"
 #include "net/connection_state.hpp"
+#include "net/internet_checksum.hpp"
 #include "net/listeners.hpp"
 #include "net/lwip/lwip_hooks.h"
 #include "net/network.hpp"
@@ -213,6 +214,8 @@ class Stack final : public FrameReceiver {
   void ask_for_neighbour(std::uint32_t remote) noexcept;
   [[nodiscard]] bool has_route(Ipv4Address remote) const noexcept { return next_hop_of(std::byteswap(remote.value)) != 0; }
   [[nodiscard]] bool offloads_checksums() const noexcept { return offloads_checksums_; }
+  /// True if the card fills in the checksums of TCP and UDP, and leaves the headers of IP to the stack.
+  [[nodiscard]] bool completes_ip_headers() const noexcept { return completes_ip_headers_; }
   /// Fills in the checksums of a frame with complete headers in its first piece.
   void fill_in_checksums(TransmitPieces pieces) noexcept;
   /// Sends a copy of a segment, perhaps when the neighbour's address is known. Returns false without memory.
@@ -260,6 +263,8 @@ class Stack final : public FrameReceiver {
                                 bool control) noexcept {
     if (transmitting_stopped_) [[unlikely]]
       return true;
+    if (completes_ip_headers_ && offload.ipv4()) [[unlikely]]
+      write_ipv4_checksum(segment.frame_begin() + SegmentHeaders::ethernet_bytes);
     if (const auto taken = sender_->transmit(pieces, offload, token_of(segment)); !taken.has_value()) [[unlikely]]
       return count_refused(taken.error());
     ++segment.references;
@@ -273,6 +278,8 @@ class Stack final : public FrameReceiver {
     if (transmitting_stopped_) [[unlikely]]
       return true;
     const TransmitPiece piece{.data = segment.frame_begin(), .bytes = segment.headers_bytes + segment.bytes};
+    if (completes_ip_headers_) [[unlikely]]
+      write_ipv4_checksum(segment.frame_begin() + SegmentHeaders::ethernet_bytes);
     if (const auto taken = sender_->transmit({&piece, 1}, offload, token_of(segment)); !taken.has_value()) [[unlikely]]
       return count_refused(taken.error());
     ++segment.references;
@@ -440,6 +447,7 @@ class Stack final : public FrameReceiver {
   bool transmitting_stopped_ = false;
   bool short_path_ = true, memory_short_ = false;
   const bool offloads_checksums_ = limits_.checksum_offload;
+  const bool completes_ip_headers_ = limits_.checksum_offload && !limits_.ip_header_offload;
   std::size_t memory_limit_bytes_ = memory::core_limit_bytes();
   std::size_t datagram_bytes_ = 0;  ///< held by receivers of datagrams
   unsigned heavy_connections_ = 0;  ///< connections that hold more than the guaranteed amount

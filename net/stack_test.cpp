@@ -263,6 +263,25 @@ TEST(Stack, AnswersAPing) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return answers == 1; }));
 }
 
+// A card that checks TCP and UDP only leaves the header of IPv4 to the stack, for frames of a connection and for all others.
+TEST(Stack, ChecksTheIpv4HeadersThatTheCardDoesNotCheck) {
+  TwoMachinesOptions options = with_cores(2, 1);
+  options.server.ip_header_offload = false;
+  TwoMachines world(options);
+  world.listen(7, echoing());
+  std::atomic<unsigned> frames{0}, damaged{0};
+  world.client_card.tap([&](Bytes& frame) {
+    if (frame.at(12) == std::byte{8} && frame.at(13) == std::byte{0} && ++frames % 3 == 0) {
+      frame[24] ^= std::byte{1};
+      ++damaged;
+    }
+    return true;
+  });
+  served(world, 7, 5000);
+  EXPECT_GT(damaged, 0U);
+  EXPECT_EQ(world.counters_of(0).dropped_checksum + world.counters_of(1).dropped_checksum, damaged);
+}
+
 // Invalid frames are dropped and counted, and the machine continues to serve.
 TEST(Stack, SurvivesFramesOfEveryShape) {
   TwoMachinesOptions options = with_cores(2, 1);

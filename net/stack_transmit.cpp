@@ -51,7 +51,7 @@ err_t Stack::transmit(pbuf* frame) noexcept {
   }
 
   require(held->len >= SIZEOF_ETH_HDR, "a frame's first piece holds the Ethernet header", held->len);
-  const TransmitOffload offload = limits_.checksum_offload ? offload_checksums(*held) : TransmitOffload{};
+  const TransmitOffload offload = limits_.checksum_offload ? offload_checksums(*held, limits_.ip_header_offload) : TransmitOffload{};
   std::uint16_t ethertype;
   std::memcpy(&ethertype, static_cast<const std::byte*>(held->payload) + 12, sizeof ethertype);
   if (ethertype == PP_HTONS(ETHTYPE_ARP)) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernel/panic.hpp"
+#include "lwip/inet_chksum.h"
 #include "lwip/ip.h"
 #include "lwip/pbuf.h"
 #include "lwip/prot/ethernet.h"
@@ -22,7 +23,7 @@ std::uint16_t pseudo_header_sum(const ip_hdr& ip, std::uint16_t l4_bytes) noexce
   return static_cast<std::uint16_t>(sum);
 }
 
-TransmitOffload offload_checksums(pbuf& first) noexcept {
+TransmitOffload offload_checksums(pbuf& first, bool ip_header_offload) noexcept {
   require(first.len >= SIZEOF_ETH_HDR, "a frame's first piece holds the Ethernet header", first.len);
   auto* const bytes = static_cast<std::byte*>(first.payload);
   std::uint16_t ethertype;
@@ -34,6 +35,7 @@ TransmitOffload offload_checksums(pbuf& first) noexcept {
   offload.checksums = Checksums::ipv4;
   offload.l3_bytes = static_cast<std::uint8_t>(ip_bytes);
   IPH_CHKSUM_SET(&ip, 0);
+  if (!ip_header_offload) IPH_CHKSUM_SET(&ip, inet_chksum(&ip, ip_bytes));
   if ((IPH_OFFSET(&ip) & PP_HTONS(IP_OFFMASK | IP_MF)) != 0)
     return offload;  // a UDP fragment has no layer 4 checksum; ICMP's checksum is complete
 

@@ -298,7 +298,8 @@ NetDeviceLimits Card::limits() const noexcept {
           .frame_bytes_max = options_.queues.frame_bytes_max,
           .transmit_pieces_max = TransmitQueue::pieces_max,
           .tso_bytes_max = TransmitQueue::tso_bytes_max,
-          .checksum_offload = true};
+          .checksum_offload = true,
+          .ip_header_offload = true};
 }
 
 FrameSender& Card::attach(FrameReceiver& receiver) {

@@ -324,8 +324,9 @@ NetDeviceLimits Card::limits() const noexcept {
           .transmit_queues = pairs,
           .frame_bytes_max = options_.frame_bytes_max,
           .transmit_pieces_max = pairs_[0]->transmit_queue().pieces_max(),
-          .tso_bytes_max = has(feature::host_tso4 | feature::host_tso6) ? TransmitQueue::tso_bytes_max : 0,
-          .checksum_offload = has(feature::checksum)};
+          .tso_bytes_max = has(feature::host_tso4 | feature::host_tso6 | feature::indirect) ? TransmitQueue::tso_bytes_max : 0,
+          .checksum_offload = has(feature::checksum),
+          .ip_header_offload = false};
 }
 
 FrameSender& Card::attach(FrameReceiver& receiver) {

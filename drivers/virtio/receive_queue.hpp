@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 // A receive queue: from a used buffer to a frame in the stack.
 //
-// Each descriptor stands for one buffer of the pool, and its number comes back in the used ring. A list beside the ring has the buffer of
-// each descriptor. So an entry with a wrong number is found before it is used. Devices use buffers in order. As long as this one does, each
-// position of the rings has the descriptor with the same number, and no list of free descriptors is needed. Each buffer begins with the
-// header of 5.1.6, and the frame follows. With merged buffers (5.1.6.4), a long frame continues in the buffers of the next used entries,
-// which then have no header. A device that writes an impossible entry has failed: `fault` has the reason, and the queue takes no further
-// entry.
+// Each descriptor stands for one buffer of the pool, and its number comes back in the used ring. Lists beside the ring have the descriptor
+// and the buffer that belong to each position. So an entry with a wrong number is found before it is used. Devices use buffers in the order
+// of the positions. If one does not, the lists are changed so that it did. Each buffer begins with the header of 5.1.6, and the frame
+// follows. With merged buffers (5.1.6.4), a long frame continues in the buffers of the next used entries, which then have no header. A
+// device that writes an impossible entry has failed: `fault` has the reason, and the queue takes no further entry.
 //
-// The device checks at most the checksum of TCP or UDP (5.1.6.4.1). The stack's short path needs that of the IPv4 header as well, so this
-// queue computes it for such frames, which takes some 15 instructions.
+// The device checks at most the checksum of TCP or UDP (5.1.6.4.1). The stack checks that of the IPv4 header.
 //
 // All calls MUST come from the queue's core.
 #pragma once
@@ -46,7 +44,7 @@ class ReceiveQueue {
   }
   /// Posts as many buffers as there is room for, in whole batches, and tells the device.
   void refill() noexcept {
-    if (posted_ + refill_batch_descriptors <= ring_.size()) post_batches();
+    if (has_room()) post_batches();
   }
   void on_buffers_wanted(void (*wanted)(void*) noexcept, void* context) noexcept {
     wanted_ = wanted;
@@ -65,35 +63,32 @@ class ReceiveQueue {
   }
   [[nodiscard]] const ReceiveCounters& counters() const noexcept { return counters_; }
   [[nodiscard]] const ReceivePool& pool() const noexcept { return pool_; }
-  [[nodiscard]] std::uint32_t posted() const noexcept { return posted_; }
+  /// The number of buffers that the device may write.
+  [[nodiscard]] std::uint32_t posted() const noexcept { return static_cast<std::uint16_t>(next_ - seen_); }
 
  private:
   using Buffer = ReceivePool::Buffer;
   [[gnu::noinline]] unsigned receive_ready(FrameReceiver& receiver, unsigned budget) noexcept;
-  /// Takes entries of any kind from number `taken` on, up to number `count`. Adds their frames at `out`, and their bytes to `bytes`.
-  /// Returns the number of entries that were taken.
-  [[nodiscard, gnu::noinline]] std::uint32_t take_any(std::uint32_t taken, std::uint32_t count, ReceivedFrame*& out,
-                                                      std::uint32_t& bytes) noexcept;
-  /// From now on, each descriptor that the device does not own is in `free_ids_`, and has no buffer. `position`: the next used entry.
-  void leave_order(std::uint16_t position) noexcept;
+  /// Takes whole frames, one in each buffer, from `position` on, up to `end`. Adds them at `out`, and their bytes to `bytes`. Returns the
+  /// position of the first entry of another kind.
+  [[nodiscard]] std::uint32_t take_whole(std::uint32_t position, std::uint32_t end, ReceivedFrame*& out, std::uint32_t& bytes) noexcept;
+  /// Takes an entry of any kind. Adds the frame that ends with it, if any. Returns false if the entry names no buffer.
+  [[nodiscard, gnu::noinline]] bool take_any(std::uint32_t position, ReceivedFrame*& out, std::uint32_t& bytes) noexcept;
+  /// Changes the lists so that descriptor `id` belongs to `position`. Returns false if the device does not own this descriptor.
+  [[nodiscard]] bool reorder(std::uint32_t position, std::uint32_t id) noexcept;
   static void release_continued(ReceiveBuffer* buffer) noexcept;
-  /// Handles an entry of any kind, whose buffer is `buffer`. Returns the frame that ends with it; null if none does.
-  [[nodiscard, gnu::noinline]] Buffer* take_piece(UsedEntry entry, Buffer* buffer) noexcept;
-  /// The result for a frame with at least an IPv4 header, whose TCP or UDP checksum the device checked.
-  [[nodiscard]] static ReceiveInfo info_of_checked(const std::byte* frame) noexcept;
+  [[nodiscard]] bool has_room() const noexcept { return posted() + refill_batch_descriptors <= ring_.size() && fault_ == nullptr; }
   void post_batches() noexcept;
 
   Ring ring_;
-  std::unique_ptr<Buffer*[]> buffers_;         // for each descriptor: the buffer that the device may write; null: none
-  std::unique_ptr<std::uint16_t[]> free_ids_;  // by position: free descriptors, from `next_` to `seen_` plus the ring's size
-  bool in_order_ = true;                       // the device has used each descriptor in its turn
+  std::unique_ptr<Buffer*[]> buffers_;    // by position: the buffer, if the device owns it
+  std::unique_ptr<std::uint32_t[]> ids_;  // by position: the descriptor
   std::array<ReceivedFrame, budget_max> frames_{};
-  std::uint16_t seen_ = 0;  // next used entry
-  std::uint16_t next_ = 0;  // next chain to make available
-  std::uint32_t posted_ = 0;
+  std::uint16_t seen_ = 0;          // next used entry
+  std::uint16_t next_ = 0;          // next chain to make available
   std::uint8_t checked_flags_ = 0;  // flags of a header by which the device says that the checksum is right
   bool merges_ = false;
-  // A frame whose last buffers have not been used yet.
+  // A frame whose last `missing_` buffers have not been used yet.
   Buffer* unfinished_ = nullptr;
   std::uint32_t missing_ = 0;
   ReceiveInfo unfinished_info_;

@@ -70,14 +70,18 @@ class Ring {
 
   /// The position behind the last used chain. All entries before it are visible.
   [[nodiscard]] std::uint16_t used_end() const noexcept { return std::atomic_ref(used()[1]).load(std::memory_order_acquire); }
-  [[nodiscard]] UsedEntry used_entry(std::uint32_t position) const noexcept {
-    UsedEntry entry;
-    std::memcpy(&entry, memory_.start() + used_at_ + 4 + sizeof entry * slot(position), sizeof entry);
-    return entry;
-  }
-  /// The ring of the numbers that `offer` stores, and that of the entries that `used_entry` returns.
-  [[nodiscard]] std::uint16_t* offers() const noexcept { return available() + 2; }
-  [[nodiscard]] const std::byte* used_entries() const noexcept { return memory_.start() + used_at_ + 4; }
+  [[nodiscard]] UsedEntry used_entry(std::uint32_t position) const noexcept { return used_entries().at(slot(position)); }
+  /// The ring of used entries, for loops that should keep its place in registers.
+  struct UsedEntries {
+    const std::byte* start;
+    std::uint32_t mask;
+    [[nodiscard]] UsedEntry at(std::uint32_t slot) const noexcept {
+      UsedEntry entry;
+      std::memcpy(&entry, start + std::size_t{slot} * sizeof entry, sizeof entry);
+      return entry;
+    }
+  };
+  [[nodiscard]] UsedEntries used_entries() const noexcept { return {.start = memory_.start() + used_at_ + 4, .mask = mask_}; }
   /// The cache line that the device writes when it has used a chain.
   [[nodiscard]] const volatile void* used_line() const noexcept { return memory_.start() + used_at_; }
 

@@ -177,7 +177,8 @@ NetDeviceLimits WireCard::limits() const noexcept {
           .frame_bytes_max = options_.frame_bytes_max,
           .transmit_pieces_max = options_.pieces_max,
           .tso_bytes_max = options_.tso_bytes_max,
-          .checksum_offload = options_.checksum_offload};
+          .checksum_offload = options_.checksum_offload,
+          .ip_header_offload = options_.ip_header_offload};
 }
 
 WireCard::Queue& WireCard::queue() noexcept {
@@ -304,8 +305,10 @@ void WireCard::run_engine(Queue& own) {
     }
     const Layout where = layout(bytes);
     if (posted.offload.ipv4()) {
-      require(where.ipv4 && word(bytes, 24) == 0, "the IPv4 checksum is 0 before the card fills it in");
-      put_word(bytes, 24, static_cast<std::uint16_t>(~internet_sum(std::span(bytes).subspan(l3, where.l4 - l3))));
+      const auto header = std::span(bytes).subspan(l3, where.l4 - l3);
+      require(where.ipv4 && (options_.ip_header_offload ? word(bytes, 24) == 0 : internet_sum(header) == 0xFFFF),
+              "the IPv4 checksum is 0 before the card fills it in, or right if it does not");
+      if (options_.ip_header_offload) put_word(bytes, 24, static_cast<std::uint16_t>(~internet_sum(header)));
     }
     if (posted.offload.tcp() || posted.offload.udp()) {
       require(where.checksum != 0 && !where.fragment && where.l4 == l3 + posted.offload.l3_bytes && where.ipv4 == posted.offload.ipv4() &&
@@ -345,7 +348,13 @@ void WireCard::send_segments(Queue& own, const Bytes& frame, TransmitOffload off
               octet(frame, l3 + (ipv4 ? 9 : 6)) == tcp && offload.l4_bytes == (octet(frame, l4 + 12) >> 4) * 4,
           "the headers match the offload");
   const std::size_t length_field = l3 + (ipv4 ? 2 : 4);
-  require(word(frame, length_field) == 0 && (ipv6 || word(frame, 24) == 0), "length and checksum are 0 before the card fills them in");
+  if (options_.ip_header_offload) {
+    require(word(frame, length_field) == 0 && (ipv6 || word(frame, 24) == 0), "length and checksum are 0 before the card fills them in");
+  } else {
+    require(
+        word(frame, length_field) == frame.size() - (ipv4 ? l3 : l4) && (ipv6 || internet_sum(std::span(frame).subspan(l3, 20)) == 0xFFFF),
+        "length and checksum are right, for a card that does not fill them in");
+  }
   constexpr unsigned last_only = 0x09;  // FIN, PSH
   ++segmented_;
   for (std::size_t begin = headers, number = 0; begin < frame.size(); begin += offload.segment_bytes, ++number) {
@@ -360,10 +369,12 @@ void WireCard::send_segments(Queue& own, const Bytes& frame, TransmitOffload off
     if (end != frame.size()) segment[l4 + 13] &= std::byte{0xFF ^ last_only};
     if (ipv4) {
       put_word(segment, 18, word(frame, 18) + number);
+      put_word(segment, 24, 0);
       put_word(segment, 24, static_cast<std::uint16_t>(~internet_sum(std::span(segment).subspan(l3, 20))));
     }
-    // The seed (the pseudo-header's sum) does not include the length.
-    put_l4_checksum(segment, layout(segment), static_cast<std::uint32_t>(segment.size() - l4));
+    // The seed (the pseudo-header's sum) does not include the length, or includes that of the whole frame.
+    const std::size_t counted = options_.ip_header_offload ? 0 : frame.size() - l4;
+    put_l4_checksum(segment, layout(segment), static_cast<std::uint32_t>(segment.size() - l4 + (0xFFFF - counted) % 0xFFFF));
     if (segment.size() < frame_bytes_min) segment.resize(frame_bytes_min);
     own.sent.add();
     send(own, std::move(segment));
@@ -464,7 +475,7 @@ void WireCard::receive(std::vector<ReceivedFrame>& received, unsigned core, cons
   std::uint32_t checksums = 0;
   const Layout where = layout(frame);
   if (options_.checksum_offload && (where.ipv4 || where.ipv6)) {
-    if (where.ipv4) {
+    if (where.ipv4 && options_.ip_header_offload) {
       checksums |= internet_sum(std::span(frame).subspan(l3, where.l4 - l3)) == 0xFFFF ? ReceiveInfo::ip_good : ReceiveInfo::bad;
     }
     if (where.checksum != 0 && !where.fragment && word(frame, where.checksum) != 0) {

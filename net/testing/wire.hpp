@@ -32,6 +32,7 @@ struct CardOptions {
   std::uint32_t frame_bytes_max = 1514;       ///< without FCS
   std::uint32_t receive_buffer_bytes = 2048;  ///< a longer frame, as RSC makes, arrives in several buffers
   bool checksum_offload = true;
+  bool ip_header_offload = true;            ///< false: the stack completes IP headers, and received ones are not checked
   bool exact_buffers = false;               ///< a receive buffer ends with its frame, so that a sanitizer detects accesses behind it
   bool checks_fragments = false;            ///< wrongly reports every fragment's layer 4 checksum as good
   bool decides = false;                     ///< `receiving_core` returns `device_decides`; frames arrive by the same hash as without
