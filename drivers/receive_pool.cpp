@@ -39,9 +39,8 @@ Result<void> ReceivePool::grow_by(std::uint32_t more) {
 }
 
 void ReceivePool::call() noexcept {
-  require(wanted_ != nullptr, "receive pool: a pool without a refill callback reached its threshold");
-  call_when(0, wanted_, context_);  // `available()` is always at least 0, so this threshold causes no call
-  wanted_(context_);
+  set_threshold(0);  // `available()` is always at least 0, so this threshold causes no call
+  if (wanted_ != nullptr) wanted_(context_);
 }
 
 void ReceivePool::release(ReceiveBuffer* buffer) noexcept {

@@ -68,10 +68,15 @@ class ReceivePool {
   [[nodiscard]] std::uint32_t available() const noexcept { return threshold_ - static_cast<std::uint32_t>(missing_); }
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
 
-  /// Calls `wanted(context)` once, at the first release that brings `available()` to `threshold` or more.
-  void call_when(std::uint32_t threshold, void (*wanted)(void*) noexcept, void* context) noexcept {
-    missing_ += static_cast<std::int32_t>(threshold - threshold_);
-    threshold_ = threshold;
+  /// True if the pool has `count` buffers. After false, the callback of `on_wanted` is called once, as soon as it has them.
+  [[nodiscard]] bool has(std::uint32_t count) noexcept {
+    if (available() >= count) [[likely]]
+      return true;
+    set_threshold(count);
+    return false;
+  }
+  /// `wanted` MAY be null: then nothing is called.
+  void on_wanted(void (*wanted)(void*) noexcept, void* context) noexcept {
     wanted_ = wanted;
     context_ = context;
   }
@@ -82,6 +87,10 @@ class ReceivePool {
  private:
   [[nodiscard]] Result<void> grow_by(std::uint32_t more);
   void call() noexcept;
+  void set_threshold(std::uint32_t threshold) noexcept {
+    missing_ += static_cast<std::int32_t>(threshold - threshold_);
+    threshold_ = threshold;
+  }
 
   struct Slab {
     DmaMemory data;

@@ -124,6 +124,28 @@ struct TransmitOffload {
 };
 static_assert(sizeof(TransmitOffload) == sizeof(std::uint64_t));
 
+/// The lengths that a frame may have, in bytes: `min` to `min + range`.
+struct FrameLengths {
+  std::uint32_t min = ~0U, range = 0;  ///< as they are here, no frame fits
+  // For each frame the narrow form is used, which takes two instructions less.
+  [[nodiscard]] constexpr bool contain(std::uint32_t bytes) const noexcept { return bytes - min <= range; }
+  [[nodiscard]] constexpr bool contain(std::uint64_t bytes) const noexcept { return bytes - min <= range; }
+};
+/// The lengths of frames with this offload, for a card that sends up to `frame_bytes_max` bytes and cuts up to `tso_bytes_max`. Only header
+/// lengths that are plausible are accepted.
+constexpr FrameLengths frame_lengths(TransmitOffload offload, std::uint32_t frame_bytes_max, std::uint32_t tso_bytes_max) noexcept {
+  constexpr std::uint32_t ethernet_bytes = 14, ipv4_bytes = 20, ipv6_bytes = 40, tcp_bytes = 20;
+  const bool segment = offload.segment_bytes != 0;
+  if (offload.checksums == Checksums::none && !segment) return {.min = 1, .range = frame_bytes_max - 1};
+  const std::uint32_t headers = offload.headers_bytes();
+  if (offload.l2_bytes < ethernet_bytes || offload.l3_bytes < (offload.ipv4() ? ipv4_bytes : ipv6_bytes) || headers > frame_bytes_max)
+    return {};
+  if (!segment) return {.min = headers, .range = frame_bytes_max - headers};
+  if (!offload.tcp() || offload.l4_bytes < tcp_bytes || headers + offload.segment_bytes > frame_bytes_max || headers >= tso_bytes_max)
+    return {};
+  return {.min = headers + 1, .range = tso_bytes_max - headers - 1};
+}
+
 /// The frames that a device sends for one frame of the stack: several if it segments, each with headers of its own. Bytes are without FCS
 /// and without the padding that a device adds to short frames.
 struct FramesSent {

@@ -318,9 +318,8 @@ void ReceiveQueue::drop(ReceiveBuffer* frame, Counter& reason) noexcept {
 void ReceiveQueue::post_batches() noexcept {
   const std::uint32_t old_tail = tail_;
   while (posted_ + 2 * refill_batch_descriptors <= ring_.size()) {
-    if (pool_.available() < refill_batch_descriptors) [[unlikely]] {
+    if (!pool_.has(refill_batch_descriptors)) [[unlikely]] {
       counters_.pool_empty.add();
-      if (wanted_ != nullptr) pool_.call_when(refill_batch_descriptors, wanted_, wanted_context_);
       break;
     }
     // A batch is contiguous, because it begins at a multiple of its size, which divides the ring's size.

@@ -65,10 +65,7 @@ class ReceiveQueue {
   void refill() noexcept {
     if (posted_ + 2 * refill_batch_descriptors <= ring_.size()) post_batches();
   }
-  void on_buffers_wanted(void (*wanted)(void*) noexcept, void* context) noexcept {
-    wanted_ = wanted;
-    wanted_context_ = context;
-  }
+  void on_buffers_wanted(void (*wanted)(void*) noexcept, void* context) noexcept { pool_.on_wanted(wanted, context); }
 
   [[nodiscard]] const ReceiveCounters& counters() const noexcept { return counters_; }
   [[nodiscard]] const ReceivePool& pool() const noexcept { return pool_; }
@@ -136,8 +133,6 @@ class ReceiveQueue {
   ReceivePool::Buffer discarded_;  // marks a frame whose first pieces were dropped, so that its remaining pieces are dropped too
 
   ReceivePool pool_;
-  void (*wanted_)(void*) noexcept = nullptr;
-  void* wanted_context_ = nullptr;
   log::Traffic& traffic_;
   ReceiveCounters counters_;
 };

@@ -182,6 +182,24 @@ TEST_F(ReceiveQueueTest, AnEmptyPoolIsCountedAndReleasesFillTheRingAgain) {
   EXPECT_EQ(stack.frames.back(), frame_of(4711, 300));
 }
 
+// A stack may release its buffers after it was detached, while the pool waits for a batch.
+TEST_F(ReceiveQueueTest, ReleasesAfterTheEndOfTheCallbackCallNothing) {
+  make(ring);
+  unsigned wanted = 0;
+  queue.on_buffers_wanted([](void* count) noexcept { ++*static_cast<unsigned*>(count); }, &wanted);
+  stack.keep = true;
+  for (std::uint32_t round = 0; round < 3; ++round) {
+    while (card.receive(frame_of(round, 100))) {
+    }
+    queue.receive(stack, 64);
+    queue.refill();
+  }
+  ASSERT_GE(queue.counters().pool_empty.value(), 1U);
+  queue.on_buffers_wanted(nullptr, nullptr);
+  for (std::uint32_t i = 0; i < 2 * ReceiveQueue::refill_batch_descriptors; ++i) stack.release_one();
+  EXPECT_EQ(wanted, 0U);
+}
+
 TEST_F(ReceiveQueueTest, AFrameInSeveralDescriptorsIsOneChainEvenAcrossEvents) {
   make(4 * ring, 9000);
   const Bytes large = frame_of(1, 2 * ReceivePool::buffer_bytes + 100);

@@ -99,21 +99,6 @@ std::uint32_t TransmitQueue::empty() noexcept {
   return frames;
 }
 
-// Accepts only header lengths that are plausible and fit the card's fields (7.2.3.2.3; 7.2.4.5: all headers of TSO fit in 512 bytes).
-std::pair<std::uint32_t, std::uint32_t> TransmitQueue::bytes_for(TransmitOffload offload) const noexcept {
-  constexpr std::pair<std::uint32_t, std::uint32_t> none{1, 0};
-  constexpr std::uint32_t mac_length_max = 127;  // seven bits
-  constexpr std::uint32_t ipv4_bytes_min = 20, ipv6_bytes_min = 40;
-  if (!wants_offload(offload)) return {1, frame_bytes_max_};
-  if (offload.l2_bytes < 14 || offload.l2_bytes > mac_length_max) return none;
-  if (offload.l3_bytes < (offload.ipv4() ? ipv4_bytes_min : ipv6_bytes_min)) return none;
-  const std::uint32_t headers = offload.headers_bytes();
-  if (headers > frame_bytes_max_) return none;
-  if (offload.segment_bytes == 0) return {headers, frame_bytes_max_};
-  const bool valid = offload.tcp() && offload.l4_bytes >= 20 && headers + offload.segment_bytes <= frame_bytes_max_;
-  return valid ? std::pair{headers + 1, tso_bytes_max} : none;
-}
-
 TransmitQueue::Context TransmitQueue::context_of(TransmitOffload offload) const noexcept {
   constexpr Context always = TransmitContext{.type = context_type, .extension = true}.raw();
   const bool segment = offload.segment_bytes != 0;
@@ -142,8 +127,9 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
     bytes += piece.bytes;
     data_descriptors += (std::uint64_t{piece.bytes} + descriptor_bytes_max - 1) / descriptor_bytes_max;
   }
-  const auto [bytes_min, bytes_max] = bytes_for(offload);
-  if (bytes < bytes_min || bytes > bytes_max || data_descriptors >= frame_descriptors_max_) {
+  constexpr std::uint32_t mac_length_max = 127;  // 7.2.3.2.3: MACLEN has seven bits
+  const FrameLengths lengths = frame_lengths(offload, frame_bytes_max_, tso_bytes_max);
+  if (!lengths.contain(bytes) || offload.l2_bytes > mac_length_max || data_descriptors >= frame_descriptors_max_) {
     counters_.refused_invalid.add();
     return std::unexpected(ErrorCode::invalid);
   }
@@ -184,8 +170,7 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
   if (!segment) {
     run_.offload = std::bit_cast<std::uint64_t>(offload);
     run_.common = common | TransmitData::end_of_packet_mask;
-    run_.bytes_min = bytes_min;
-    run_.bytes_range = std::min(bytes_max, descriptor_bytes_max) - bytes_min;
+    run_.lengths = {.min = lengths.min, .range = std::min(lengths.range, descriptor_bytes_max - lengths.min)};
   }
   return {};
 }

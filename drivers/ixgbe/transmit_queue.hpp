@@ -79,7 +79,7 @@ class TransmitQueue {
   [[nodiscard]] bool transmit_alike(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
     if (run_.next == run_.end || pieces.size() != 1 || std::bit_cast<std::uint64_t>(offload) != run_.offload) return false;
     const TransmitPiece piece = pieces.front();
-    if (piece.bytes - run_.bytes_min > run_.bytes_range || !machine::in_direct_map(piece.data)) return false;
+    if (!run_.lengths.contain(piece.bytes) || !machine::in_direct_map(piece.data)) return false;
     const std::uint64_t lengths = descriptor::TransmitData::put_payload_length(piece.bytes) | piece.bytes;
     (run_.next++)->store(machine::physical_address(piece.data), run_.common | lengths);
     *run_.token++ = token;
@@ -127,8 +127,7 @@ class TransmitQueue {
     void** token = nullptr;
     std::uint64_t offload = ~std::uint64_t{0};  // matches no offload
     std::uint64_t common = 0;                   // second word of the descriptor, without lengths
-    std::uint32_t bytes_min = 1;                // minimum of a frame's bytes
-    std::uint32_t bytes_range = 0;              // maximum minus minimum
+    FrameLengths lengths;
   };
   /// A descriptor with RS. Once it is done, all descriptors before `end` and all tokens before `tokens_end` are done.
   struct Report {
@@ -142,8 +141,6 @@ class TransmitQueue {
     DmaMemory head;  // the card writes the ring's head here
   };
 
-  /// Returns the minimum and maximum bytes of a frame with that offload; 1 and 0 if the card does not support it.
-  [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> bytes_for(TransmitOffload offload) const noexcept;
   [[nodiscard]] Context context_of(TransmitOffload offload) const noexcept;
   [[nodiscard]] std::uint32_t free_descriptors() const noexcept { return ring_.size() - 1 - pending(); }
   [[nodiscard]] bool has_room() const noexcept { return !held_ && free_descriptors() >= frame_descriptors_max_; }

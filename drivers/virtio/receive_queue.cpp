@@ -169,9 +169,8 @@ void ReceiveQueue::release_continued(ReceiveBuffer* buffer) noexcept {
 void ReceiveQueue::post_batches() noexcept {
   const std::uint16_t before = next_;
   while (has_room()) {
-    if (pool_.available() < refill_batch_descriptors) [[unlikely]] {
+    if (!pool_.has(refill_batch_descriptors)) [[unlikely]] {
       counters_.pool_empty.add();
-      if (wanted_ != nullptr) pool_.call_when(refill_batch_descriptors, wanted_, wanted_context_);
       break;
     }
     // A batch is contiguous in the lists, because it begins at a multiple of its size, which divides the ring's size.

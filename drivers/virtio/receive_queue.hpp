@@ -46,10 +46,7 @@ class ReceiveQueue {
   void refill() noexcept {
     if (has_room()) post_batches();
   }
-  void on_buffers_wanted(void (*wanted)(void*) noexcept, void* context) noexcept {
-    wanted_ = wanted;
-    wanted_context_ = context;
-  }
+  void on_buffers_wanted(void (*wanted)(void*) noexcept, void* context) noexcept { pool_.on_wanted(wanted, context); }
   /// Returns all posted buffers to the pool. The device MUST have been reset. The queue cannot be used again.
   void empty() noexcept;
 
@@ -95,8 +92,6 @@ class ReceiveQueue {
   const char* fault_ = nullptr;
 
   ReceivePool pool_{frame_header_bytes};
-  void (*wanted_)(void*) noexcept = nullptr;
-  void* wanted_context_ = nullptr;
   log::Traffic& traffic_;
   ReceiveCounters counters_;
 };

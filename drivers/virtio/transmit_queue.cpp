@@ -34,30 +34,20 @@ Result<void> TransmitQueue::prepare(std::uint32_t descriptors, std::uint64_t fea
   return {};
 }
 
-// Accepts only header lengths that are plausible. The result permits no frame if the device cannot do the work.
 TransmitQueue::Alike TransmitQueue::alike_of(TransmitOffload offload) const noexcept {
   constexpr std::uint16_t tcp_checksum_at = 16, udp_checksum_at = 6;
-  constexpr std::uint32_t ethernet_bytes = 14, ipv4_bytes = 20, ipv6_bytes = 40, tcp_bytes = 20;
-  Alike alike{.bytes_min = 1, .bytes_range = frame_bytes_max_ - 1, .offload = std::bit_cast<std::uint64_t>(offload), .header = {}};
-  const bool cut = offload.segment_bytes != 0;
-  if (!cut && !offload.tcp() && !offload.udp()) return alike;  // the stack writes the checksum of the IPv4 header
-  const std::uint32_t headers = offload.headers_bytes();
-  const std::uint64_t needs = feature::checksum | (!cut ? 0 : offload.ipv4() ? feature::host_tso4 : feature::host_tso6);
-  alike.bytes_min = ~0U;
-  alike.bytes_range = 0;
-  if ((features_ & needs) != needs || offload.l2_bytes < ethernet_bytes || headers > frame_bytes_max_ ||
-      offload.l3_bytes < (offload.ipv4() ? ipv4_bytes : ipv6_bytes))
-    return alike;
-  if (cut && (!offload.tcp() || offload.l4_bytes < tcp_bytes || headers + offload.segment_bytes > frame_bytes_max_)) return alike;
-  alike.bytes_min = headers + (cut ? 1 : 0);
-  alike.bytes_range = (cut ? tso_bytes_max : frame_bytes_max_) - alike.bytes_min;
+  const bool cut = offload.segment_bytes != 0, sums = offload.tcp() || offload.udp();  // the checksum of IPv4 is the stack's work
+  const std::uint64_t needs = (sums ? feature::checksum : 0) | (!cut ? 0 : offload.ipv4() ? feature::host_tso4 : feature::host_tso6);
+  Alike alike{.lengths = {}, .offload = std::bit_cast<std::uint64_t>(offload), .header = {}};
+  if ((features_ & needs) == needs) alike.lengths = frame_lengths(offload, frame_bytes_max_, tso_bytes_max);
+  if (!sums) return alike;
   // 5.1.6.2: the device adds the sum from `checksum_start` on to the field, which holds that of the pseudo-header.
   alike.header.flags = header_flag::needs_checksum;
   alike.header.checksum_start = static_cast<std::uint16_t>(offload.l2_bytes + offload.l3_bytes);
   alike.header.checksum_offset = offload.tcp() ? tcp_checksum_at : udp_checksum_at;
   if (cut) {
     alike.header.segmentation = offload.ipv4() ? segmentation_tcp4 : segmentation_tcp6;
-    alike.header.header_bytes = static_cast<std::uint16_t>(headers);
+    alike.header.header_bytes = static_cast<std::uint16_t>(offload.headers_bytes());
     alike.header.segment_bytes = offload.segment_bytes;
   }
   return alike;
@@ -67,7 +57,7 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
   if (std::bit_cast<std::uint64_t>(offload) != alike_.offload) alike_ = alike_of(offload);
   std::uint64_t bytes = 0;
   for (const TransmitPiece& piece : pieces) bytes += piece.bytes;
-  if (bytes - alike_.bytes_min > alike_.bytes_range || pieces.size() > pieces_max()) {
+  if (!alike_.lengths.contain(bytes) || pieces.size() > pieces_max()) {
     counters_.refused_invalid.add();
     return std::unexpected(ErrorCode::invalid);
   }

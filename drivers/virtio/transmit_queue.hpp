@@ -46,7 +46,7 @@ class TransmitQueue {
     const std::uint32_t number = next_;
     if (number == run_end_ || pieces.size() != 1 || std::bit_cast<std::uint64_t>(offload) != alike_.offload) return false;
     const TransmitPiece piece = pieces.front();
-    if (piece.bytes - alike_.bytes_min > alike_.bytes_range || !machine::in_direct_map(piece.data)) return false;
+    if (!alike_.lengths.contain(piece.bytes) || !machine::in_direct_map(piece.data)) return false;
     next_ = number + 1;
     bytes_unflushed_ += piece.bytes;
     const std::size_t slot = number & slot_mask_;
@@ -93,8 +93,8 @@ class TransmitQueue {
 
   /// The offload of the frame before, and what follows from it.
   struct Alike {
-    std::uint32_t bytes_min = 1, bytes_range = 0;  // a frame has `bytes_min` to `bytes_min + bytes_range` bytes
-    std::uint64_t offload = ~std::uint64_t{0};     // matches no offload
+    FrameLengths lengths;
+    std::uint64_t offload = ~std::uint64_t{0};  // matches no offload
     FrameHeader header;
   };
 
