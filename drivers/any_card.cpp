@@ -9,7 +9,6 @@
 #include "drivers/ixgbe/device_ids.hpp"
 #include "drivers/ixgbe/settings.hpp"
 #include "drivers/virtio/card.hpp"
-#include "drivers/virtio/settings.hpp"
 #include "kernel/console.hpp"
 #include "kernel/pci.hpp"
 

@@ -24,7 +24,7 @@ struct Address {
 struct Device {
   Address address;
   std::uint16_t vendor_id, device_id;
-  std::uint8_t class_code, subclass;
+  std::uint8_t class_code, subclass, revision;
 
   [[nodiscard]] std::uint32_t read_config(std::uint16_t offset, unsigned bytes) const noexcept;  ///< 1, 2 or 4 bytes, aligned
   void write_config(std::uint16_t offset, unsigned bytes, std::uint32_t value) const noexcept;
@@ -34,6 +34,14 @@ struct Device {
 
   /// Maps memory BAR `index` uncached and returns its registers. Errors: `not_found`, `out_of_memory`.
   [[nodiscard]] Result<std::span<volatile std::byte>> map_bar(unsigned index) const;
+  /// As `map_bar`, but returns only `bytes` registers from `offset` on. Errors: `device` if they are not in the BAR.
+  [[nodiscard]] Result<std::span<volatile std::byte>> map_bar(unsigned index, std::uint64_t offset, std::uint64_t bytes) const {
+    const auto bar = map_bar(index);
+    if (!bar) return bar;
+    if (offset > bar->size() || bytes > bar->size() - offset)
+      return failure(ErrorCode::device, "registers do not fit into their BAR", offset);
+    return bar->subspan(offset, bytes);
+  }
   /// Turns memory decoding and bus mastering on or off.
   void enable(bool on) const noexcept;
   /// Turns memory decoding on; bus mastering is unchanged.

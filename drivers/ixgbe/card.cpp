@@ -12,9 +12,7 @@
 #include "drivers/ixgbe/start_up.hpp"
 #include "drivers/ixgbe/vectors.hpp"
 #include "kernel/console.hpp"
-#include "kernel/interrupts.hpp"
 #include "kernel/panic.hpp"
-#include "kernel/toeplitz.hpp"
 
 namespace neap::ixgbe {
 
@@ -75,7 +73,7 @@ task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Opti
 }
 
 Card::Card(const pci::Device& device, Registers registers, const DeviceKind& kind, Options options)
-    : device_(device), registers_(registers), options_(options), model_(*kind.model), medium_(kind.medium), home_core_(this_core()) {}
+    : device_(device), registers_(registers), options_(options), model_(*kind.model), medium_(kind.medium) {}
 
 void Card::stop() noexcept {
   if (std::exchange(stopped_, true)) return;
@@ -84,25 +82,14 @@ void Card::stop() noexcept {
   set_link(false);
   if (!registers_.card_gone()) stop_card(registers_);
   device_.enable(false);
-  for (const auto& [core, vector] : vectors_) free_vector(core, vector);
+  free_vectors();
 }
 
 task<void> Card::close() {
-  require(this_core() == home_core_, "ixgbe: the card is closed on another core than the one that opened it", this_core());
+  require_home_core();
   while (busy_ || reset_wanted_) co_await sleep_for(1ms);
   stop();
-  for (unsigned core = 0; core < pairs_.size(); ++core) {
-    // A core runs its events in order, so events that a pair has queued for itself run before the next try.
-    while (!co_await on_core(core, [this, core] { return pairs_[core]->detach(); })) {
-    }
-  }
-}
-
-Card::~Card() {
-  stop();
-  for (auto& pair : pairs_) {
-    if (pair && pair->attached()) (void)pair.release();
-  }
+  co_await detach_all();
 }
 
 task<Result<void>> Card::start() {
@@ -110,10 +97,9 @@ task<Result<void>> Card::start() {
   if (!moderation) co_return std::unexpected(moderation.error());
   for (auto& itr_us : itr_us_) itr_us = moderation->itr_us();
   if (moderation->itr_us() < QueueOptions::coalescing_itr_us_min) options_.queues.coalescing = 0;
-  constexpr std::uint16_t revision_offset = 8;  // PCI 3.0, 6.2.1
-  revision_ = static_cast<std::uint8_t>(device_.read_config(revision_offset, 1));
-  if (auto good = check(options_, std::min(core_count(), rss::queues_max)); !good) co_return good;
-  if (auto done = co_await make_pairs(); !done) co_return done;
+  if (auto good = check(options_, std::min(core_count(), receive_queues_max)); !good) co_return good;
+  make_pairs(std::min(core_count(), pairs_max), registers_);
+  if (auto done = co_await prepare_all(pairs_, options_.queues); !done) co_return done;
   const unsigned rss_cores = options_.rss_cores == 0 ? receiving() : options_.rss_cores;
   const bool leave_out = options_.reserved_core && *options_.reserved_core < rss_cores && rss_cores > 1;
   rss_table_ = rss::table_for(rss_cores, leave_out ? *options_.reserved_core : rss::none, model_.rss_entries);
@@ -121,7 +107,7 @@ task<Result<void>> Card::start() {
   if (options_.reserved_core) steered_[0] = {options_.reserved_port, *options_.reserved_core};
   unmasked_ = (std::uint64_t{1} << pairs_.size()) - 1;
 
-  if (auto done = make_vectors(); !done) co_return done;
+  if (auto done = make_vectors(device_.msix_vectors()); !done) co_return done;
   if (auto done = co_await bring_up(); !done) co_return std::unexpected(done.error());
   if (auto done = co_await check_eeprom(); !done) co_return done;
 
@@ -150,37 +136,9 @@ task<Result<void>> Card::check_eeprom() {
   co_return given_back;
 }
 
-task<Result<void>> Card::make_pairs() {
-  const unsigned pairs = std::min(core_count(), pairs_max);
-  for (unsigned core = 0; core < pairs; ++core) {
-    pairs_.push_back(std::make_unique<QueuePair>(registers_, core));
-    pairs_.back()->on_hang(
-        [](void* card) noexcept {
-          auto& self = *static_cast<Card*>(card);
-          self.inspection_.ask(self.home_core_);
-        },
-        this);
-  }
-  co_return co_await prepare_all(pairs_, options_.queues);
-}
-
-Result<void> Card::make_vectors() {
-  const auto pairs = static_cast<unsigned>(pairs_.size());
-  if (device_.msix_vectors() <= pairs) return failure(ErrorCode::unsupported, "ixgbe: too few MSI-X vectors", device_.msix_vectors());
-  for (unsigned entry = 0; entry <= pairs; ++entry) {
-    const bool queue = entry < pairs;
-    const unsigned core = queue ? entry : home_core_;
-    Callback callback = queue ? Callback([pair = pairs_[entry].get()] { pair->interrupt(); }) : Callback([this] { other_interrupt(); });
-    const auto vector = allocate_vector(core, std::move(callback));
-    if (!vector) return std::unexpected(vector.error());
-    vectors_.emplace_back(core, *vector);
-  }
-  return {};
-}
-
 // Performs 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. Pairs MUST be stopped (`hold`) or unused.
 task<Result<std::uint64_t>> Card::bring_up() {
-  require(this_core() == home_core_, "ixgbe: the card is brought up on another core than the one that opened it", this_core());
+  require_home_core();
   if (counters_.resets.value() != 0) (void)statistics_.collect(registers_);
   if (auto done = co_await reset_card(registers_); !done) co_return std::unexpected(done.error());
   // Bus mastering starts only after the reset. Before the reset, the card may still use the rings of an earlier owner, whose memory now has
@@ -211,7 +169,7 @@ task<Result<void>> Card::start_queues() {
   program_multicast(registers_, groups_, options_.queues.promiscuous != 0);
   // 4.6.8: the order is the same as for reception: DMATXCTL.TE is set before the queues are enabled.
   program_transmit(registers_, options_.queues.frame_bytes_max);
-  for (auto& pair : pairs_) co_await on_core(pair->core(), [this, &pair] { pair->program(options_.queues); });
+  co_await on_each_pair([this](QueuePair& pair) { pair.program(options_.queues); });
   for (auto& pair : pairs_) {
     if (auto done = co_await pair->transmit_queue().enable(true); !done) co_return done;
   }
@@ -229,9 +187,7 @@ task<Result<void>> Card::start_queues() {
 Result<void> Card::start_interrupts() {
   const auto pairs = static_cast<unsigned>(pairs_.size());
   program_vectors(registers_, pairs, options_.queues.transmit_interrupt != 0);
-  for (unsigned entry = 0; entry < vectors_.size(); ++entry) {
-    if (auto routed = device_.route_msix(entry, vectors_[entry].first, vectors_[entry].second); !routed) return routed;
-  }
+  if (auto routed = route_vectors(device_); !routed) return routed;
   enable_vectors(registers_, unmasked_);
   return {};
 }
@@ -255,7 +211,7 @@ void Card::other_interrupt() {
 }
 
 void Card::inspect() {
-  require(this_core() == home_core_, "ixgbe: the card is inspected on another core than the one that opened it", this_core());
+  require_home_core();
   if (registers_.card_gone()) {
     counters_.gone.add();
     if (counters_.gone.value() == 1) print(card_gone_error.message);
@@ -272,24 +228,14 @@ void Card::look_at_link(bool announce) {
   // lost, only this timer notices that the link came up.
   link_watch_.cancel();  // the timer is needed only without a link
   if (!status.up && !stopped_) link_watch_.arm(1s, [this] { inspect(); });
-  link_megabits_.store(status.megabits, std::memory_order_relaxed);
-  if (status.up == link_up()) return;
-  set_link(status.up);
-  counters_.link_changes.add();
+  if (!change_link(status.up, status.megabits)) return;
   if (!announce) return;
   if (status.up) {
     print("ixgbe: link up, ", status.megabits, " Mb/s");
   } else {
     print("ixgbe: link down");
   }
-  for (auto& pair : pairs_) pair->announce_link();
-}
-
-void Card::set_link(bool up) noexcept {
-  link_up_.store(up, std::memory_order_relaxed);
-  for (auto& pair : pairs_) {
-    if (pair) pair->set_link(up);
-  }
+  announce_link();
 }
 
 NetDeviceLimits Card::limits() const noexcept {
@@ -302,26 +248,14 @@ NetDeviceLimits Card::limits() const noexcept {
           .ip_header_offload = true};
 }
 
-FrameSender& Card::attach(FrameReceiver& receiver) {
-  const unsigned core = this_core();
-  require(core < pairs_.size(), "ixgbe: attach on a core without a queue", core);
-  pairs_[core]->attach(receiver);
-  return *pairs_[core];
-}
-
 unsigned Card::receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                               std::uint16_t destination_port) const noexcept {
-  // A TCP filter takes precedence over RSS. This function is called only for TCP flows.
+  // A TCP filter takes precedence over RSS. This function is called only for TCP flows. The filters match only IPv4 (7.1.2.5), so RSS alone
+  // chooses the core of a flow over IPv6.
   for (const auto& [flow, core] : steered_) {
     if (flow == destination_port && flow != 0) return core;
   }
-  return rss::queue_of(rss_table_, toeplitz::hash_ipv4(source_ip, destination_ip, source_port, destination_port));
-}
-
-// 7.1.2.5: the five-tuple filters behind `steered_` match only IPv4, so RSS alone chooses the core.
-unsigned Card::receiving_core_ipv6(Ipv6Octets source_ip, Ipv6Octets destination_ip, std::uint16_t source_port,
-                                   std::uint16_t destination_port) const noexcept {
-  return rss::queue_of(rss_table_, toeplitz::hash_ipv6(source_ip, destination_ip, source_port, destination_port));
+  return CardBase::receiving_core(source_ip, destination_ip, source_port, destination_port);
 }
 
 Result<std::uint32_t> Card::round_itr(unsigned core, std::uint32_t itr_us) const noexcept {
@@ -355,28 +289,6 @@ void Card::set_interrupt(unsigned core, bool on) noexcept {
   unmasked_ |= bit;
   // Frames that arrived while the vector was masked may be unprocessed, because polling may have missed them.
   unmask_vector(registers_, core, pairs_[core]->frames_pending());
-}
-
-const volatile void* Card::next_receive_line(unsigned core) const noexcept {
-  return core < receiving() ? pairs_[core]->next_receive_line() : nullptr;
-}
-
-void Card::report_counters(std::optional<unsigned> core, const Emit& emit) const {
-  const auto emit_sums = [&](const auto& table, auto counters_of) {
-    for (const auto& [name, count] : table) {
-      std::uint64_t sum = 0;
-      for (unsigned i = 0; i < pairs_.size(); ++i) {
-        if (!core || i == *core) sum += (counters_of(*pairs_[i]).*count).value();
-      }
-      emit(name, sum);
-    }
-  };
-  emit_sums(traffic_counts, [](QueuePair& pair) -> auto& { return pair.traffic(); });
-  emit_sums(receive_counts, [](QueuePair& pair) -> auto& { return pair.receive_queue().counters(); });
-  emit_sums(transmit_counts, [](QueuePair& pair) -> auto& { return pair.transmit_queue().counters(); });
-  emit_sums(pair_counts, [](QueuePair& pair) -> auto& { return pair.counters(); });
-  if (core) return;
-  for (const auto& [name, count] : card_counts) emit(name, (counters_.*count).value());
 }
 
 Result<Statistics> Card::collect_statistics() noexcept {

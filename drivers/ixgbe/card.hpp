@@ -18,17 +18,15 @@
 #include <optional>
 #include <vector>
 
+#include "drivers/card_base.hpp"
 #include "drivers/ixgbe/counters.hpp"
 #include "drivers/ixgbe/device_ids.hpp"
 #include "drivers/ixgbe/link.hpp"
 #include "drivers/ixgbe/moderation.hpp"
 #include "drivers/ixgbe/queue_pair.hpp"
-#include "drivers/ixgbe/rss.hpp"
 #include "drivers/ixgbe/statistics.hpp"
 #include "kernel/net_device.hpp"
-#include "kernel/panic.hpp"
 #include "kernel/pci.hpp"
-#include "kernel/policy.hpp"
 
 namespace neap::ixgbe {
 
@@ -45,13 +43,12 @@ struct Options {
   QueueOptions queues;
 };
 
-class Card final : public NetDevice, public policy::Device {
+class Card final : public CardBase<QueuePair, CardCounters> {
  public:
   /// MUST be called only by `open` below.
   Card(const pci::Device& device, Registers registers, const DeviceKind& kind, Options options);
-  Card& operator=(Card&&) = delete;
   /// Stops the card. Queue pairs with a stack attached (see `close`) stay in memory, because their cores may be using them.
-  ~Card() override;
+  ~Card() override { stop(); }
 
   /// Stops the card and detaches its stacks. Afterwards the card calls no stack. The card MUST NOT be destroyed before the stacks have
   /// released their buffers. MUST be called on the core that opened the card.
@@ -60,19 +57,11 @@ class Card final : public NetDevice, public policy::Device {
   [[nodiscard]] MacAddress mac() const noexcept override { return mac_; }
   [[nodiscard]] NetDeviceLimits limits() const noexcept override;
   [[nodiscard]] NetDeviceIdentity identity() const noexcept override {
-    return {.name = model_.name, .vendor_id = device_.vendor_id, .device_id = device_.device_id, .revision = revision_};
+    return {.name = model_.name, .vendor_id = device_.vendor_id, .device_id = device_.device_id, .revision = device_.revision};
   }
-  [[nodiscard]] bool link_up() const noexcept override { return link_up_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::uint32_t link_megabits() const noexcept override {
-    return link_up() ? link_megabits_.load(std::memory_order_relaxed) : 0;
-  }
-  [[nodiscard]] FrameSender& attach(FrameReceiver& receiver) override;
   [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                         std::uint16_t destination_port) const noexcept override;
-  [[nodiscard]] unsigned receiving_core_ipv6(Ipv6Octets source_ip, Ipv6Octets destination_ip, std::uint16_t source_port,
-                                             std::uint16_t destination_port) const noexcept override;
   [[nodiscard]] task<void> set_multicast(std::vector<MacAddress> groups) override;
-  void report_counters(std::optional<unsigned> core, const Emit& emit) const override;
   [[nodiscard]] task<Result<void>> report_device_counters(std::optional<unsigned> core, const Emit& emit) override;
 
   // Overrides of policy::Device, by which settings reach the card. Errors: `unsupported` (the core does not receive), `invalid` (`itr_us`).
@@ -80,7 +69,6 @@ class Card final : public NetDevice, public policy::Device {
   [[nodiscard]] std::uint32_t itr_us(unsigned core) const noexcept override;
   void set_itr(unsigned core, std::uint32_t itr_us) noexcept override;
   void set_interrupt(unsigned core, bool on) noexcept override;
-  [[nodiscard]] const volatile void* next_receive_line(unsigned core) const noexcept override;
   [[nodiscard]] std::span<const policy::Row> settings() const noexcept override;
   [[nodiscard]] std::uint32_t value_of(policy::Setting setting) const noexcept override;
   [[nodiscard]] std::optional<policy::Setting> off_for_itr(std::uint32_t itr_us) const noexcept override;
@@ -90,11 +78,6 @@ class Card final : public NetDevice, public policy::Device {
 
   /// Returns the card's own counts up to now. MUST be called on the core that opened the card. Errors: `closed` (card gone).
   [[nodiscard]] Result<Statistics> collect_statistics() noexcept;
-  /// `core` MUST be below `limits().transmit_queues`. The pair's counters MAY be read on any core.
-  [[nodiscard]] QueuePair& pair(unsigned core) noexcept {
-    require(core < pairs_.size(), "ixgbe: this core has no queue pair", core);
-    return *pairs_[core];
-  }
 
  private:
   friend task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Options options);
@@ -112,8 +95,6 @@ class Card final : public NetDevice, public policy::Device {
 
   [[nodiscard]] task<Result<void>> start();
   [[nodiscard]] task<Result<void>> check_eeprom();
-  [[nodiscard]] task<Result<void>> make_pairs();
-  [[nodiscard]] Result<void> make_vectors();
   [[nodiscard]] task<Result<std::uint64_t>> bring_up();
   [[nodiscard]] task<Result<void>> start_queues();
   [[nodiscard]] Result<void> start_interrupts();
@@ -124,37 +105,26 @@ class Card final : public NetDevice, public policy::Device {
   void program_running_options() noexcept;
   [[nodiscard]] Result<void> steer(std::uint32_t flow, unsigned core) noexcept;
   [[nodiscard]] task<void> recover(QueuePair* hung);
-  void other_interrupt();
-  void inspect();
+  void other_interrupt() override;
+  void inspect() override;
   void look_at_link(bool announce);
-  void set_link(bool up) noexcept;
   void stop() noexcept;
   [[nodiscard]] std::uint32_t lowest_itr_us() const noexcept;
   /// Returns the number of cores that receive: cores 0 to this number - 1.
-  [[nodiscard]] unsigned receiving() const noexcept { return std::min(static_cast<unsigned>(pairs_.size()), rss::queues_max); }
+  [[nodiscard]] unsigned receiving() const noexcept { return std::min(static_cast<unsigned>(pairs_.size()), receive_queues_max); }
 
   const pci::Device& device_;
   Registers registers_;
   Options options_;
   const Model& model_;
   Medium medium_;
-  unsigned home_core_;
   /// The flow (as for `program_steering`) and the core of each filter; flow 0: the filter is free. The first filter is for `reserved_port`.
   std::array<std::pair<std::uint32_t, unsigned>, reg::FTQF.count> steered_{};
-  std::uint8_t revision_ = 0;
   MacAddress mac_{};
   std::vector<MacAddress> groups_;
-  rss::Table rss_table_{};
-  std::atomic<bool> link_up_ = false;
-  std::atomic<std::uint32_t> link_megabits_ = 0;
-  std::vector<std::unique_ptr<QueuePair>> pairs_;
   std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // for each core, the value in EITR
   std::atomic<std::uint64_t> unmasked_ = 0;                     // a bit for each unmasked vector
-  std::vector<std::pair<unsigned, std::uint8_t>> vectors_;      // core and vector, in the order of MSI-X entries
-  /// A queue that hangs makes the home core call `inspect`, because that core may read registers.
-  CoalescedCall inspection_{[](void* card) noexcept { static_cast<Card*>(card)->inspect(); }, this};
   Statistics statistics_;
-  CardCounters counters_;
   Timer link_watch_;
   bool stopped_ = false, busy_ = false;
   bool coalescing_chosen_ = false;  // RSC has another origin than the default or a preset

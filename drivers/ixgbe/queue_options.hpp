@@ -9,6 +9,8 @@
 
 namespace neap::ixgbe {
 
+/// The number of queues that RSS can name: an entry of its table has four bits.
+constexpr unsigned receive_queues_max = 16;
 /// A value of `QueueOptions::flow_control` is the sum of these: 1 if the card obeys pause frames, 2 if it sends them.
 constexpr std::uint32_t flow_control_receive = 1;
 constexpr std::uint32_t flow_control_transmit = 2;

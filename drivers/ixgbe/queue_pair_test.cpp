@@ -415,7 +415,7 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWithFramesInFlightAndALink) {
   machine.on(0, [&] {
     ASSERT_TRUE(pair->prepare({}).has_value());
     pair->program({});
-    pair->on_hang([](void* calls) noexcept { ++*static_cast<unsigned*>(calls); }, &complaints);
+    pair->on_failure([](void* calls) noexcept { ++*static_cast<unsigned*>(calls); }, &complaints);
     pair->attach(stack);
   });
   // `on` returns when the event has run. The event's end hooks and due timers run before the next event.
@@ -448,7 +448,7 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWithFramesInFlightAndALink) {
 
 // If one core refuses a change, the rings of all cores stay as they were, so the log still states their sizes correctly.
 TEST(QueuePairs, OptionsNotPreparedOnAllCoresAreUsedByNone) {
-  constexpr unsigned sender = rss::queues_max;  // has only a transmit queue, so a wrong receive ring does not affect it
+  constexpr unsigned sender = receive_queues_max;  // has only a transmit queue, so a wrong receive ring does not affect it
   const QueueOptions old{.receive_descriptors = 64, .transmit_descriptors = 64};
   test::TestCard card;
   const auto rings = [&card](unsigned queue) {

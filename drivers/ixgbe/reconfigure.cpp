@@ -159,7 +159,7 @@ task<Result<std::uint64_t>> Card::restart(QueuePair& pair, const QueueOptions& o
     print(done.error().message, "; the card is reset");
     counters_.resets.add();
     set_link(false);
-    for (auto& other : pairs_) co_await on_core(other->core(), [&other] { other->hold(); });
+    co_await on_each_pair([](QueuePair& other) { other.hold(); });
     const auto more = co_await bring_up();
     if (!more) co_return more;
     co_return lost + *more;
@@ -170,7 +170,7 @@ task<Result<std::uint64_t>> Card::restart(QueuePair& pair, const QueueOptions& o
 
 // Restarts the pair `hung`. If `hung` is null, restarts the card after an error of memory or DMA.
 task<void> Card::recover(QueuePair* hung) {
-  require(this_core() == home_core_, "ixgbe: another core than the card's recovers it", this_core());
+  require_home_core();
   while (hung == nullptr && busy_) co_await sleep_for(1ms);
   reset_wanted_ = reset_wanted_ && hung != nullptr;
   if (busy_ || stopped_ || registers_.card_gone()) co_return;  // if a queue still hangs, its watchdog requests recovery again
@@ -182,12 +182,12 @@ task<void> Card::recover(QueuePair* hung) {
   } else {
     counters_.resets.add();
     set_link(false);
-    for (auto& pair : pairs_) co_await on_core(pair->core(), [&pair] { pair->hold(); });
+    co_await on_each_pair([](QueuePair& pair) { pair.hold(); });
     lost = co_await bring_up();
     if (lost) print("ixgbe: card reset, lost=", *lost);
   }
   if (!lost) print(lost.error().message, "; the card stays off");
-  for (auto& pair : pairs_) pair->announce_link();
+  announce_link();
 }
 
 task<void> Card::set_multicast(std::vector<MacAddress> groups) {

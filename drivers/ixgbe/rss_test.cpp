@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "drivers/ixgbe/rss.hpp"
+#include "drivers/rss.hpp"
 
 #include <gtest/gtest.h>
 

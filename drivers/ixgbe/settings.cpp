@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "drivers/common_settings.hpp"
 #include "drivers/intel_descriptor_ring.hpp"
 #include "kernel/numbers.hpp"
 #include "kernel/panic.hpp"
@@ -12,6 +13,8 @@ namespace neap::ixgbe {
 
 namespace {
 
+using card_setting::number;
+using card_setting::on_off;
 using policy::Kind;
 using policy::Scope;
 using policy::Setting;
@@ -38,16 +41,10 @@ std::string print_steer(policy::Value flow) {
 }
 
 // --- The rows ----------------------------------------------------------------------------------------------------------------------------
-constexpr policy::Row number(unsigned log_number, std::string_view name, std::uint32_t min, std::uint32_t max, std::string_view help) {
-  return {.setting = Setting(log_number), .name = name, .value_min = min, .value_max = max, .unit = "descriptors", .help = help};
-}
 constexpr policy::Row ring(unsigned log_number, std::string_view name, std::string_view help) {
   policy::Row row = number(log_number, name, DescriptorRing::descriptors_min, DescriptorRing::descriptors_max, help);
   row.accepts = "a power of two of descriptors, 64 to 4096";
   return row;
-}
-constexpr policy::Row on_off(unsigned log_number, std::string_view name, std::string_view help) {
-  return {.setting = Setting(log_number), .name = name, .value_name = "SWITCH", .kind = Kind::on_off, .help = help};
 }
 
 enum class Preset : bool { leaves, sets };
@@ -70,8 +67,7 @@ constexpr CardSetting running(const policy::Row& row, std::uint32_t QueueOptions
 constexpr std::array table{
     stopping(ring(6, "rx_ring", "Size of each receive ring."), &QueueOptions::receive_descriptors),
     stopping(ring(7, "tx_ring", "Size of each transmit ring."), &QueueOptions::transmit_descriptors),
-    running(number(8, "rx_budget", 1, DescriptorRing::descriptors_max, "Receive descriptors that one event may take."),
-            &QueueOptions::budget_descriptors),
+    running(card_setting::budget_row(DescriptorRing::descriptors_max), &QueueOptions::budget_descriptors),
     running(on_off(24, "tx_interrupt", "TX completions interrupt cores that receive frames, too."), &QueueOptions::transmit_interrupt),
     stopping(number(9, "pthresh", 0, threshold_max, "Prefetch threshold of the transmit queues (PTHRESH)."),
              &QueueOptions::prefetch_threshold),
@@ -80,8 +76,8 @@ constexpr std::array table{
              &QueueOptions::write_back_threshold),
     stopping(on_off(12, "head_write_back", "TX completions are reported by head write-back, not in each descriptor."),
              &QueueOptions::head_write_back),
-    stopping(on_off(13, "rsc", "Receive side coalescing: the card joins a connection's segments."), &QueueOptions::coalescing),
-    running(on_off(14, "promiscuous", "The card receives frames to other addresses too."), &QueueOptions::promiscuous, Preset::leaves),
+    stopping(card_setting::coalescing_row, &QueueOptions::coalescing),
+    running(card_setting::promiscuous_row, &QueueOptions::promiscuous, Preset::leaves),
     CardSetting{.row = {.setting = Setting{15},
                         .name = "preset",
                         .value_name = "NAME",

@@ -191,7 +191,7 @@ void program_receive(Registers registers, const Model& model, const rss::Table& 
 }
 
 void program_steering(Registers registers, unsigned index, std::uint32_t flow, unsigned queue) {
-  require(index < reg::FTQF.count && queue < rss::queues_max, "ixgbe: no such steering filter or queue", index);
+  require(index < reg::FTQF.count && queue < receive_queues_max, "ixgbe: no such steering filter or queue", index);
   constexpr std::uint32_t protocol_tcp = 0, protocol_udp = 1, highest_priority = 7;
   registers.write(reg::FTQF(index), {.enable = false});
   if (flow == 0) return;

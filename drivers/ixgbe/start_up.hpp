@@ -10,7 +10,7 @@
 #include "drivers/ixgbe/model.hpp"
 #include "drivers/ixgbe/queue_options.hpp"
 #include "drivers/ixgbe/register_access.hpp"
-#include "drivers/ixgbe/rss.hpp"
+#include "drivers/rss.hpp"
 #include "kernel/net_device.hpp"
 #include "kernel/task.hpp"
 

@@ -103,7 +103,7 @@ TEST_F(StartUpTest, MacComesFromFilterZeroAndMustBeUnicast) {
 
 TEST_F(StartUpTest, EveryQueueHasItsOwnVectorAndTheLinkTheLast) {
   for (const unsigned pairs : {1U, 3U, 16U, 18U, 63U}) {
-    const unsigned receiving = std::min(pairs, rss::queues_max);
+    const unsigned receiving = std::min(pairs, receive_queues_max);
     card.all_registers_read(0);
     program_vectors(registers, pairs, true);
     for (unsigned i = 0; i < pairs; ++i) program_moderation(registers, i, *Moderation::from_us(100));
@@ -363,26 +363,29 @@ TEST_F(StartUpTest, EachQueuesStatisticsAreReadFromItsOwnSet) {
   EXPECT_EQ(registers.read(reg::TQSM(2)).queue1, 9U);
 }
 
-/// Adds the names of `table`, each of which MUST be for a different counter of `Struct`.
-template <class Struct, std::size_t lines>
-void add_names(const NamedCount<Struct, Counter> (&table)[lines], std::multiset<std::string_view>& names) {
+/// Adds the names in `tables`, which together MUST name each counter of `Struct` once.
+template <class Struct, class... Tables>
+void add_names(std::multiset<std::string_view>& names, const Tables&... tables) {
   const Struct counters;
   std::set<const Counter*> counted;
-  for (const auto& [name, count] : table) {
-    counted.insert(&(counters.*count));
-    names.insert(name);
-  }
-  EXPECT_EQ(counted.size(), sizeof(Struct) / sizeof(Counter)) << "a counter is not in the table of " << table[0].name;
+  const auto add = [&](const auto& table) {
+    for (const auto& [name, count] : table) {
+      counted.insert(&(counters.*count));
+      names.insert(name);
+    }
+  };
+  (add(tables), ...);
+  EXPECT_EQ(counted.size(), sizeof(Struct) / sizeof(Counter)) << "a counter is in no table, near " << *names.rbegin();
 }
 
 // A counter that is missing in the table is never reported; a name that occurs twice is ambiguous.
 TEST(Counters, EachHasItsOwnName) {
   std::multiset<std::string_view> names;
-  add_names(traffic_counts, names);
-  add_names(receive_counts, names);
-  add_names(transmit_counts, names);
-  add_names(pair_counts, names);
-  add_names(card_counts, names);
+  add_names<log::Traffic>(names, traffic_counts);
+  add_names<ReceiveCounters>(names, ReceiveQueueCounters::names, ReceiveCounters::names);
+  add_names<TransmitCounters>(names, TransmitQueueCounters::names, TransmitCounters::names);
+  add_names<QueuePairCounters>(names, QueuePairCounters::names);
+  add_names<CardCounters>(names, NetCardCounters::names, CardCounters::names);
   Statistics{}.report({}, [&](std::string_view name, std::uint64_t) { names.insert(name); });
   for (const std::string_view name : names) EXPECT_EQ(names.count(name), 1U) << name;
 }

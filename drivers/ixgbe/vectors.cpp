@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "drivers/ixgbe/rss.hpp"
+#include "drivers/ixgbe/queue_options.hpp"
 
 namespace neap::ixgbe {
 
@@ -24,7 +24,7 @@ void program_vectors(Registers registers, unsigned pairs, bool transmit_interrup
 // causes its interrupt.
 void program_queue_causes(Registers registers, unsigned pairs, bool transmit_interrupt) {
   // 7.3.4.3: one register serves two queue pairs; both directions of a pair share its vector.
-  const auto receives = [pairs](unsigned queue) { return queue < std::min(pairs, rss::queues_max); };
+  const auto receives = [pairs](unsigned queue) { return queue < std::min(pairs, receive_queues_max); };
   const auto transmits = [=](unsigned queue) { return queue < pairs && (transmit_interrupt || !receives(queue)); };
   for (unsigned i = 0; 2 * i < pairs; ++i) {
     const unsigned even = 2 * i, odd = even + 1;

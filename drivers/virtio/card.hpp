@@ -13,13 +13,13 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "drivers/card_base.hpp"
 #include "drivers/virtio/control_queue.hpp"
 #include "drivers/virtio/queue_pair.hpp"
 #include "drivers/virtio/transport.hpp"
-#include "kernel/net_device.hpp"
-#include "kernel/policy.hpp"
 
 namespace neap::virtio {
 
@@ -31,13 +31,12 @@ struct Options {
   std::uint64_t features = ~std::uint64_t{0};                  ///< those that may be used, for tests
 };
 
-class Card final : public NetDevice, public policy::Device {
+class Card final : public CardBase<QueuePair, CardCounters> {
  public:
   /// MUST be called only by `start` below.
-  Card(std::unique_ptr<Transport> transport, Options options);
-  Card& operator=(Card&&) = delete;
+  Card(std::unique_ptr<Transport> transport, Options options) noexcept : transport_(std::move(transport)), options_(options) {}
   /// Queue pairs with a stack attached (see `close`) stay in memory, because their cores may be using them.
-  ~Card() override;
+  ~Card() override { stop(); }
 
   /// Resets the device and detaches its stacks. MUST be called on the core that opened the card. The card MUST NOT be destroyed before the
   /// stacks have released their buffers.
@@ -46,17 +45,7 @@ class Card final : public NetDevice, public policy::Device {
   [[nodiscard]] NetDeviceIdentity identity() const noexcept override { return transport_->identity(); }
   [[nodiscard]] MacAddress mac() const noexcept override { return configuration_.mac; }
   [[nodiscard]] NetDeviceLimits limits() const noexcept override;
-  [[nodiscard]] bool link_up() const noexcept override { return link_up_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::uint32_t link_megabits() const noexcept override {
-    return link_up() ? link_megabits_.load(std::memory_order_relaxed) : 0;
-  }
-  [[nodiscard]] FrameSender& attach(FrameReceiver& receiver) override;
-  [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
-                                        std::uint16_t destination_port) const noexcept override;
-  [[nodiscard]] unsigned receiving_core_ipv6(Ipv6Octets source_ip, Ipv6Octets destination_ip, std::uint16_t source_port,
-                                             std::uint16_t destination_port) const noexcept override;
   [[nodiscard]] task<void> set_multicast(std::vector<MacAddress> groups) override;
-  void report_counters(std::optional<unsigned> core, const Emit& emit) const override;
   /// The device has no counters of its own (virtio 1.2). Errors: `closed`.
   [[nodiscard]] task<Result<void>> report_device_counters(std::optional<unsigned> core, const Emit& emit) override;
 
@@ -66,60 +55,48 @@ class Card final : public NetDevice, public policy::Device {
   /// The device gets the interval by a command, shortly after the call.
   void set_itr(unsigned core, std::uint32_t itr_us) noexcept override;
   void set_interrupt(unsigned core, bool on) noexcept override;
-  [[nodiscard]] const volatile void* next_receive_line(unsigned core) const noexcept override;
   [[nodiscard]] std::span<const policy::Row> settings() const noexcept override;
   [[nodiscard]] std::uint32_t value_of(policy::Setting setting) const noexcept override;
   [[nodiscard]] task<Result<Change>> change(policy::Setting setting, std::uint32_t value, unsigned core) override;
 
-  /// `core` MUST be below `limits().queue_pairs`.
-  [[nodiscard]] QueuePair& pair(unsigned core) noexcept {
-    require(core < pairs_.size(), "virtio: this core has no queue pair", core);
-    return *pairs_[core];
-  }
   [[nodiscard]] std::uint64_t features() const noexcept { return features_; }
-  [[nodiscard]] const CardCounters& counters() const noexcept { return counters_; }
 
  private:
   friend task<Result<std::unique_ptr<Card>>> start(std::unique_ptr<Transport> transport, Options options);
 
   [[nodiscard]] task<Result<void>> bring_up();
-  [[nodiscard]] Result<void> make_vectors();
-  [[nodiscard]] task<Result<void>> prepare_pairs();
-  [[nodiscard]] Result<std::uint32_t> select_queue(unsigned number) const noexcept;
-  [[nodiscard]] Result<void> start_queue(Ring& ring, unsigned number, unsigned vector) const noexcept;
-  [[nodiscard]] task<Result<void>> configure();
+  template <class Prepare>
+  [[nodiscard]] Result<void> start_queue(Ring& ring, unsigned number, unsigned vector, Prepare prepare);
   [[nodiscard]] task<Result<void>> steer();
-  [[nodiscard]] task<Result<void>> send(Command command, std::span<const std::byte> data);
   [[nodiscard]] task<void> send_intervals();
-  void config_interrupt();
-  void inspect();
+  void print_start() const;
+  void other_interrupt() override;
+  void inspect() override;
   void look_at_link();
   [[nodiscard]] task<void> fail(const char* why);
+  [[nodiscard]] task<void> take_back();
   void stop() noexcept;
+  /// True if device and driver agree on all of `features`; `has_one`: on at least one.
   [[nodiscard]] bool has(std::uint64_t features) const noexcept { return (features_ & features) == features; }
-  [[nodiscard]] bool joins() const noexcept { return (features_ & (feature::guest_tso4 | feature::guest_tso6)) != 0; }
+  [[nodiscard]] bool has_one(std::uint64_t features) const noexcept { return (features_ & features) != 0; }
+  /// The place of a core's interval in `itr_us_`: with one interval for all queues, it is the first.
+  [[nodiscard]] unsigned interval_of(unsigned core) const noexcept { return has(feature::queue_coalescing) ? core : 0; }
 
   std::unique_ptr<Transport> transport_;
   Options options_;
-  unsigned home_core_;
   std::uint64_t features_ = 0;
   Configuration configuration_;
-  unsigned queue_pairs_offered_ = 1;
-  std::uint32_t rss_entries_ = 0;  ///< of the table; 0: the device decides
-  std::atomic<bool> link_up_ = false;
-  std::atomic<std::uint32_t> link_megabits_ = 0;
-  std::vector<std::unique_ptr<QueuePair>> pairs_;
-  std::vector<std::pair<unsigned, std::uint8_t>> vectors_;  // core and vector, in the order of MSI-X entries
-  ControlQueue control_;
-  std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // as set; with one interval for all queues, the first is that
+  ControlQueue control_{counters_};
+  std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // as set
   std::array<std::uint32_t, pairs_max> itr_us_sent_{};
   std::uint32_t budget_ = 64;
   bool promiscuous_ = false, coalescing_ = true, all_multicast_ = false;
-  bool failing_ = false, stopped_ = false, sending_ = false;
-  CoalescedCall inspection_{[](void* card) noexcept { static_cast<Card*>(card)->inspect(); }, this};
+  bool closing_ = false, stopped_ = false, sending_ = false;
   CoalescedCall interval_call_{[](void* card) noexcept { neap::start(static_cast<Card*>(card)->send_intervals()); }, this};
-  CardCounters counters_;
 };
+
+/// The card's rows of the table of settings (kernel/policy_rows.hpp).
+[[nodiscard]] std::span<const policy::Row> setting_rows() noexcept;
 
 /// Starts the device behind `transport`. MUST be called on the core that will be the card's home core. Errors: `unsupported`, `invalid`
 /// (options), `out_of_memory`, `timeout`, `device`.

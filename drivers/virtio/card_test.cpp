@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "drivers/virtio/settings.hpp"
+#include "drivers/common_settings.hpp"
 #include "drivers/virtio/test_stack.hpp"
 
 namespace neap::virtio::test {
@@ -211,11 +211,11 @@ TEST(VirtioCard, SettingsAndGroupsAreCommands) {
   ASSERT_NE(opened.card, nullptr) << opened.error.message;
   const std::vector<MacAddress> groups{MacAddress{1, 0, 0x5E, 0, 0, 1}};
   opened.machine.run(0, [&]() -> task<void> {
-    EXPECT_TRUE((co_await opened.card->change(setting::promiscuous, 1, policy::all_cores)).has_value());
-    EXPECT_EQ(opened.card->value_of(setting::promiscuous), 1U);
-    EXPECT_TRUE((co_await opened.card->change(setting::coalescing, 0, policy::all_cores)).has_value());
-    EXPECT_EQ(opened.card->value_of(setting::coalescing), 0U);
-    EXPECT_TRUE((co_await opened.card->change(setting::budget, 3, policy::all_cores)).has_value());
+    EXPECT_TRUE((co_await opened.card->change(card_setting::promiscuous, 1, policy::all_cores)).has_value());
+    EXPECT_EQ(opened.card->value_of(card_setting::promiscuous), 1U);
+    EXPECT_TRUE((co_await opened.card->change(card_setting::coalescing, 0, policy::all_cores)).has_value());
+    EXPECT_EQ(opened.card->value_of(card_setting::coalescing), 0U);
+    EXPECT_TRUE((co_await opened.card->change(card_setting::budget, 3, policy::all_cores)).has_value());
     co_await opened.card->set_multicast(groups);
   });
   const Bytes& last = opened.device->commands.back();
@@ -223,8 +223,8 @@ TEST(VirtioCard, SettingsAndGroupsAreCommands) {
   EXPECT_TRUE(opened.had_command(command::set_guest_offloads));
   opened.device->refuses_commands = true;
   opened.machine.run(0, [&]() -> task<void> {
-    EXPECT_EQ((co_await opened.card->change(setting::promiscuous, 0, policy::all_cores)).error().code, ErrorCode::device);
-    EXPECT_EQ(opened.card->value_of(setting::promiscuous), 1U);
+    EXPECT_EQ((co_await opened.card->change(card_setting::promiscuous, 0, policy::all_cores)).error().code, ErrorCode::device);
+    EXPECT_EQ(opened.card->value_of(card_setting::promiscuous), 1U);
   });
 }
 

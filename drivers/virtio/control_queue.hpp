@@ -5,23 +5,47 @@
 // used again, because a late answer would be taken for that of the next command.
 #pragma once
 
+#include <array>
+#include <cstring>
 #include <span>
 
+#include "drivers/virtio/counters.hpp"
 #include "drivers/virtio/ring.hpp"
 #include "kernel/async_mutex.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/task.hpp"
 
 namespace neap::virtio {
 
+/// The bytes of a command. Its data are appended as little-endian numbers.
+class CommandBytes {
+ public:
+  static constexpr std::uint32_t bytes_max = 512;
+  explicit CommandBytes(Command command) noexcept { *this << command; }
+  template <class T>
+  CommandBytes& operator<<(const T& value) noexcept {
+    require(sizeof value <= bytes_max - count_, "virtio: a command is too long", count_);
+    std::memcpy(&bytes_[count_], &value, sizeof value);
+    count_ += sizeof value;
+    return *this;
+  }
+  operator std::span<const std::byte>() const noexcept { return {bytes_.data(), count_}; }
+
+ private:
+  std::array<std::byte, bytes_max> bytes_;
+  std::size_t count_ = 0;
+};
+
 class ControlQueue {
  public:
-  static constexpr std::uint32_t data_bytes_max = 2048;
+  /// Commands are counted in `counters`, which MUST outlive the queue.
+  explicit ControlQueue(CardCounters& counters) noexcept : counters_(counters) {}
 
   /// Errors: as those of `Ring::allocate`.
   [[nodiscard]] Result<void> prepare(std::uint32_t descriptors);
   /// Sends one command and waits for its end. MUST be called on the core that opened the device. Errors: `device` (refused), `timeout`,
-  /// `closed` (an earlier command had no answer), `invalid` (too long).
-  [[nodiscard]] task<Result<void>> send(Command command, std::span<const std::byte> data);
+  /// `closed` (an earlier command had no answer).
+  [[nodiscard]] task<Result<void>> send(CommandBytes command);
   [[nodiscard]] Ring& ring() noexcept { return ring_; }
   /// The device is gone or was reset.
   void close() noexcept { closed_ = true; }
@@ -32,6 +56,7 @@ class ControlQueue {
   AsyncMutex in_use_;
   std::uint16_t next_ = 0;
   bool closed_ = false;
+  CardCounters& counters_;
 };
 
 }  // namespace neap::virtio

@@ -263,7 +263,7 @@ class TestDevice final : public Transport {
     return offset < doorbells.size() ? &doorbells[offset] : nullptr;
   }
   [[nodiscard]] unsigned vectors() const noexcept override { return options.vectors; }
-  [[nodiscard]] Result<void> route(unsigned entry, unsigned core, std::uint8_t vector) const override {
+  [[nodiscard]] Result<void> route_msix(unsigned entry, unsigned core, std::uint8_t vector) const override {
     const std::lock_guard guard(lock_);
     routes[entry] = {core, vector};
     return {};

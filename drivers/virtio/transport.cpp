@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "drivers/virtio/transport.hpp"
 
-#include <array>
 #include <chrono>
 
 #include "kernel/timer.hpp"
@@ -10,22 +9,19 @@ namespace neap::virtio {
 
 using namespace std::chrono_literals;
 
-Configuration read_configuration(const Transport& transport, std::uint64_t features) noexcept {
+Configuration read_configuration(const Transport& transport) noexcept {
   constexpr unsigned tries = 16;
   Configuration now;
   for (unsigned i = 0; i < tries; ++i) {
     const std::uint32_t generation = transport.read(reg::config_generation);
-    const auto value = [&](Register place, std::uint64_t feature) { return (features & feature) != 0 ? transport.read(place) : 0; };
-    if ((features & feature::mac) != 0) {
-      for (std::uint8_t octet = 0; octet < now.mac.size(); ++octet)
-        now.mac[octet] = static_cast<std::uint8_t>(transport.read({Region::device, octet, 1}));
-    }
-    now.status = value(reg::status, feature::status);
-    now.queue_pairs_max = value(reg::queue_pairs_max, feature::multiqueue | feature::rss);
-    now.mtu = value(reg::mtu, feature::mtu);
-    now.speed = value(reg::speed, feature::speed);
-    now.rss_key_max = value(reg::rss_key_max, feature::rss);
-    now.rss_table_max = value(reg::rss_table_max, feature::rss);
+    for (std::uint8_t octet = 0; octet < now.mac.size(); ++octet)
+      now.mac[octet] = static_cast<std::uint8_t>(transport.read({Region::device, octet, 1}));
+    now.status = transport.read(reg::status);
+    now.queue_pairs_max = transport.read(reg::queue_pairs_max);
+    now.mtu = transport.read(reg::mtu);
+    now.speed = transport.read(reg::speed);
+    now.rss_key_max = transport.read(reg::rss_key_max);
+    now.rss_table_max = transport.read(reg::rss_table_max);
     if (transport.read(reg::config_generation) == generation) break;
   }
   return now;
@@ -33,29 +29,25 @@ Configuration read_configuration(const Transport& transport, std::uint64_t featu
 
 task<Result<void>> reset(const Transport& transport) {
   transport.write(reg::device_status, 0);
-  for (const auto deadline = BootClock::now() + 1s;;) {
-    const bool late = BootClock::now() >= deadline;
-    const std::uint32_t now = transport.read(reg::device_status);
-    if (now == 0) co_return Result<void>{};
-    if (late) co_return failure(ErrorCode::timeout, "virtio: the device does not end its reset", now);
+  bool late = false;
+  for (const auto deadline = BootClock::now() + 1s; transport.read(reg::device_status) != 0; late = BootClock::now() >= deadline) {
+    if (late) co_return failure(ErrorCode::timeout, "virtio: the device does not end its reset");
     co_await sleep_for(100us);
   }
+  co_return Result<void>{};
 }
 
 Result<std::uint64_t> negotiate(const Transport& transport, std::uint64_t wanted) noexcept {
-  // 5.1.3.1: a feature, and those that it needs.
+  // 5.1.3.1: features, and those that they need. Without merged buffers, each buffer for joined segments would need 64 KiB (5.1.6.3.1).
+  constexpr std::uint64_t joining = feature::guest_tso4 | feature::guest_tso6;
+  constexpr std::uint64_t commanded = feature::control_receive | feature::control_guest_offloads | feature::multiqueue | feature::rss |
+                                      feature::coalescing | feature::queue_coalescing;
   struct Requirement {
     std::uint64_t features, needs;
   };
-  constexpr std::array requirements{
-      Requirement{feature::host_tso4 | feature::host_tso6, feature::checksum},
-      Requirement{feature::guest_tso4 | feature::guest_tso6, feature::guest_checksum},
-      // Without merged buffers, each buffer would need 64 KiB (5.1.6.3.1).
-      Requirement{feature::guest_tso4 | feature::guest_tso6, feature::merged_buffers},
-      Requirement{feature::control_receive | feature::control_guest_offloads | feature::multiqueue | feature::rss | feature::coalescing |
-                      feature::queue_coalescing,
-                  feature::control_queue},
-  };
+  constexpr Requirement requirements[] = {{feature::host_tso4 | feature::host_tso6, feature::checksum},
+                                          {joining, feature::guest_checksum | feature::merged_buffers},
+                                          {commanded, feature::control_queue}};
   transport.write(reg::device_status, status::acknowledge);
   transport.write(reg::device_status, status::acknowledge | status::driver);
   std::uint64_t offered = 0;
@@ -72,10 +64,8 @@ Result<std::uint64_t> negotiate(const Transport& transport, std::uint64_t wanted
     transport.write(reg::driver_feature_select, half);
     transport.write(reg::driver_feature, static_cast<std::uint32_t>(agreed >> 32 * half));
   }
-  constexpr std::uint32_t all = status::acknowledge | status::driver | status::features_ok;
-  transport.write(reg::device_status, all);
-  const std::uint32_t now = transport.read(reg::device_status);
-  if ((now & status::features_ok) == 0 || (now & status::needs_reset) != 0)
+  transport.write(reg::device_status, status::acknowledge | status::driver | status::features_ok);
+  if ((transport.read(reg::device_status) & (status::features_ok | status::needs_reset)) != status::features_ok)
     return failure(ErrorCode::unsupported, "virtio: the device refuses the features", agreed);
   return agreed;
 }

@@ -26,8 +26,8 @@ class Transport {
   /// The address to which a queue's number is written (4.1.4.4); null if `offset` is outside of the structure.
   [[nodiscard]] virtual volatile std::uint16_t* notify_address(std::uint32_t offset) const noexcept = 0;
   [[nodiscard]] virtual unsigned vectors() const noexcept = 0;
-  /// As `pci::Device::route_msix`.
-  [[nodiscard]] virtual Result<void> route(unsigned entry, unsigned core, std::uint8_t vector) const = 0;
+  /// As in `pci::Device`.
+  [[nodiscard]] virtual Result<void> route_msix(unsigned entry, unsigned core, std::uint8_t vector) const = 0;
   /// Allows or forbids the device's DMA and interrupts.
   virtual void enable(bool on) const noexcept = 0;
   [[nodiscard]] virtual NetDeviceIdentity identity() const noexcept = 0;
@@ -39,12 +39,12 @@ class Transport {
 /// of `map_bar`.
 [[nodiscard]] Result<std::unique_ptr<Transport>> open_pci(const pci::Device& device);
 
-/// The device's configuration, read as one state (2.5.1). Fields whose feature was not negotiated are zero.
+/// The device's configuration, read as one state (2.5.1). A field has a meaning only if its feature was negotiated.
 struct Configuration {
   MacAddress mac{};
   std::uint32_t status = 0, queue_pairs_max = 0, mtu = 0, speed = 0, rss_key_max = 0, rss_table_max = 0;
 };
-[[nodiscard]] Configuration read_configuration(const Transport& transport, std::uint64_t features) noexcept;
+[[nodiscard]] Configuration read_configuration(const Transport& transport) noexcept;
 
 /// Resets the device and waits until it says so (4.1.4.3.1). Errors: `timeout`.
 [[nodiscard]] task<Result<void>> reset(const Transport& transport);

@@ -36,7 +36,8 @@ bool add_function(Address at) {
                           .vendor_id = vendor,
                           .device_id = static_cast<std::uint16_t>(config::read(at, config::device_id, 2)),
                           .class_code = static_cast<std::uint8_t>(classes >> 24),
-                          .subclass = static_cast<std::uint8_t>(classes >> 16)};
+                          .subclass = static_cast<std::uint8_t>(classes >> 16),
+                          .revision = static_cast<std::uint8_t>(classes)};
   return true;
 }
 

@@ -370,7 +370,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   ixgbe::Options options;
   options.rss_cores = static_cast<unsigned>(arguments.number("rss_cores", 0, {0, 16}, "cores that get flows; 0: all"));
   const auto reserved_core = static_cast<unsigned>(arguments.number("reserved_core", 16, {0, 16}, "core for reserved_port; 16: none"));
-  if (reserved_core < ixgbe::rss::queues_max) options.reserved_core = reserved_core;
+  if (reserved_core < ixgbe::receive_queues_max) options.reserved_core = reserved_core;
   options.reserved_port = static_cast<std::uint16_t>(arguments.number("reserved_port", 5002, {0, 65535}, "TCP port for reserved_core"));
   options.itr_us = static_cast<std::uint32_t>(arguments.number("itr_us", options.itr_us, {0, 1024}, "interrupt moderation"));
   options.queues.coalescing = 0;  // most tests compare frames one by one

@@ -2,9 +2,10 @@
 // Receive-side scaling: which core gets a frame.
 //
 // A connection belongs to the core to which the card sends its frames, so the connection's state is never shared. The card computes a
-// Toeplitz hash of addresses and ports. The hash's low seven bits index a table of 128 four-bit entries (82599 datasheet 7.1.2.8). The
-// table can name any queue, so any number of cores from 1 to 16 works. If the number does not divide 128, some queues have one entry more
-// than others. The X550's table has 512 entries of six bits; the driver uses 16 queues there, too.
+// Toeplitz hash of addresses and ports. The hash's low bits index a table, whose entries name queues. The 82599 has 128 entries of four
+// bits (datasheet 7.1.2.8), so any number of cores from 1 to 16 works. The X550's table has 512 entries of six bits; the driver uses 16
+// queues there, too. virtio-net has 16-bit entries (virtio 1.2, 5.1.6.5.7), of which the driver uses up to 128. If the number of queues
+// does not divide that of the entries, some queues have one entry more than others.
 //
 // A core that opens a connection must receive the answers, so it computes the hash in advance, with a fixed key (kernel/toeplitz.hpp).
 #pragma once
@@ -14,9 +15,9 @@
 
 #include "kernel/panic.hpp"
 
-namespace neap::ixgbe::rss {
+namespace neap::rss {
 
-constexpr unsigned queues_max = 16;  // an entry has four bits
+constexpr unsigned queues_max = 256;  // of `Table`; a card may have fewer
 constexpr unsigned table_entries = 128;
 constexpr unsigned table_entries_max = 512;
 constexpr unsigned none = ~0U;
@@ -24,7 +25,7 @@ constexpr unsigned none = ~0U;
 /// The queues of the table's entries. A range-based `for` runs over the entries in use.
 struct Table {
   std::array<std::uint8_t, table_entries_max> queues{};
-  unsigned entries = table_entries;  ///< a power of two
+  unsigned entries = table_entries;  ///< a power of two; 0: the table is not used
   [[nodiscard]] constexpr const std::uint8_t* begin() const noexcept { return queues.data(); }
   [[nodiscard]] constexpr const std::uint8_t* end() const noexcept { return queues.data() + entries; }
 };
@@ -32,8 +33,8 @@ struct Table {
 /// Returns a table that names the queues 0 to `queues` - 1 (1 to `queues_max`) in turn, except `left_out`. The queues' shares differ by one
 /// entry at most. At least one queue MUST remain.
 [[nodiscard]] constexpr Table table_for(unsigned queues, unsigned left_out = none, unsigned entries = table_entries) noexcept {
-  require(entries <= table_entries_max && (entries & (entries - 1)) == 0, "ixgbe: no RSS table has this size", entries);
-  require(queues != 0 && queues <= queues_max && (queues > 1 || left_out != 0), "ixgbe: no queue is left for RSS", queues);
+  require(entries <= table_entries_max && (entries & (entries - 1)) == 0, "rss: no table has this size", entries);
+  require(queues != 0 && queues <= queues_max && (queues > 1 || left_out != 0), "rss: no queue is left", queues);
   Table table{.entries = entries};
   unsigned queue = 0;
   for (unsigned i = 0; i < entries; ++i) {
@@ -44,8 +45,9 @@ struct Table {
   return table;
 }
 
+/// The queue of a frame with this hash; `none` if the table is not used.
 [[nodiscard]] constexpr unsigned queue_of(const Table& table, std::uint32_t frame_hash) noexcept {
-  return table.queues[frame_hash & (table.entries - 1)];
+  return table.entries != 0 ? table.queues[frame_hash & (table.entries - 1)] : none;
 }
 
-}  // namespace neap::ixgbe::rss
+}  // namespace neap::rss
