@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """The QEMU of this machine's own distribution (7.2 on Debian 12), unpacked into the cache and not installed.
 
-Machines with a virtio card run by such a QEMU. It differs from the one of the soft card: it has no vfio-user, it has other firmware, and its
-emulator is a module. A folder with the program, first in PATH, makes it the system's QEMU.
+Machines with a virtio card run by such a QEMU. It differs from the one of the soft card: it has no vfio-user, other firmware, and a module
+for the emulator. A folder with the program, first in PATH, makes it the system's QEMU.
 """
 
 import shlex
