@@ -19,7 +19,7 @@ STRICT = "--strict"
 # The files that take longest, in each layer. tests/system and tests/model both have an experiment_test.
 LONGEST = [
     "system/linux_trace_test", "system/launcher_test", "system/hostile_test", "system/memcached_suite_test", "system/linux_traffic_test",
-    "system/load_test", "system/web_hostile_test", "system/web_clients_test",
+    "system/load_test", "system/web_hostile_test", "system/web_clients_test", "system/cloud_boot_test",
     "system/stock_clients_test", "system/linux_ethtool_test", "system/boot_test", "system/linux_machine_test", "system/outside_test",
     "system/bench_test", "system/linux_driver_test", "system/boot_serve_test", "system/log_test", "system/linux_removal_test",
     "system/image_test", "system/experiment_test", "system/linux_nomsi_test", "system/netpipe_test",

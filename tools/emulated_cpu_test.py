@@ -79,7 +79,7 @@ def test_what_qemu_would_refuse_is_one_error_with_what_it_accepts(
 
 def test_a_wrong_model_is_found_before_anything_is_built(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qemu, "command", lambda: command)
-    monkeypatch.setattr(run, "require_build_packages", lambda: pytest.fail("building began"))
+    monkeypatch.setattr(run, "require_build_packages", lambda **_: pytest.fail("building began"))
     monkeypatch.setattr(run.build, "applications", lambda: ["hello"])
     with pytest.raises(UsageError, match="emulates no CPU model 'i486'"):
         run.run(run.Options("hello", cpu="i486"))
@@ -100,7 +100,7 @@ def test_a_wrong_model_is_found_before_anything_is_built(command: tuple[str, ...
 def test_a_machine_whose_cpu_is_given_otherwise_takes_no_model(
     words: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "require_build_packages", lambda: pytest.fail("building began"))
+    monkeypatch.setattr(run, "require_build_packages", lambda **_: pytest.fail("building began"))
     assert cli.main(["run", "memcached", "--cpu", "Haswell", *words]) == 2
     assert f"neap: error: {complaint}" in capsys.readouterr().err
 

@@ -14,6 +14,12 @@ from tools.errors import Failure
 
 BIOS = "bios"
 UEFI = "uefi"
+# For each bus of disk and CD: QEMU's controller, if the machine has none already, and the devices of a disk and of a CD.
+BUSES = {
+    "ide": ("", "ide-hd", "ide-cd"),
+    "virtio": ("", "virtio-blk-pci", None),
+    "scsi": ("virtio-scsi-pci", "scsi-hd", "scsi-cd"),
+}
 # A QEMU card from which SeaBIOS (by the card's iPXE) and OVMF can boot, and for which Neap has no driver.
 BOOT_CARD = "virtio-net-pci"
 
@@ -23,7 +29,7 @@ class Start:
     """The boot medium of a machine.
 
     firmware: BIOS (SeaBIOS) or UEFI (OVMF, fetched into the cache on first use).
-    disk, cdrom: images to start from. The disk's image is never changed.
+    disk, cdrom: images to start from. The disk's image is never changed. bus: of both, a name of BUSES; virtio-blk has no CD.
     tftp: a directory that QEMU's user network serves by TFTP; the network's DHCP server names `bootfile`.
     boot_card: if true, the network with `tftp` has a second card, from which the firmware boots; otherwise the 82599 is on that network.
     boot_mac: the boot card's address. boot_netdev: words for QEMU's -netdev ("tap,ifname=x,…"), which replace the network with `tftp`.
@@ -32,6 +38,7 @@ class Start:
     firmware: str = BIOS
     disk: Path | None = None
     cdrom: Path | None = None
+    bus: str = "ide"
     tftp: Path | None = None
     bootfile: str = ""
     boot_card: bool = False
@@ -50,12 +57,15 @@ class Start:
         if self.tftp and not self.tftp.is_dir():
             raise Failure(f"there is no boot tree {self.tftp}")
         argv = [] if self.firmware == BIOS else self._ovmf(directory)
+        controller, disk, cdrom = BUSES[self.bus]
+        assert cdrom or not self.cdrom, f"the bus {self.bus} has no CD"
+        argv += ["-device", controller] if controller and (self.disk or self.cdrom) else []
         if self.disk:
             argv += ["-drive", f"if=none,id=disk,format=raw,snapshot=on,file={_escaped(self.disk)}"]
-            argv += ["-device", "ide-hd,drive=disk,bootindex=1"]
+            argv += ["-device", f"{disk},drive=disk,bootindex=1"]
         if self.cdrom:
             argv += ["-drive", f"if=none,id=cd,format=raw,readonly=on,file={_escaped(self.cdrom)}"]
-            argv += ["-device", "ide-cd,drive=cd,bootindex=2"]
+            argv += ["-device", f"{cdrom},drive=cd,bootindex=2"]
         if self.boot_card:
             mac = f",mac={self.boot_mac}" if self.boot_mac else ""
             # OVMF has its own PXE, so QEMU's iPXE is disabled for OVMF. SeaBIOS has no PXE.

@@ -363,8 +363,9 @@ class Machine:
             self._qmp.command("cont")
 
     def _qemu_words(self) -> Sequence[str]:
-        """Returns the start of QEMU's command line. QEMU's own card needs no special QEMU."""
-        return self.qemu_command or (qemu.plain_command() if self.card_kind == "virtio" else qemu.command())
+        """Returns the start of QEMU's command line. QEMU's own card needs no special QEMU, but a plugin needs the QEMU it was built for."""
+        plain = self.card_kind == "virtio" and "-plugin" not in self.qemu_options
+        return self.qemu_command or (qemu.plain_command() if plain else qemu.command())
 
     def _qemu_arguments(self, monitor: Path) -> list[str]:
         assert self.directory
@@ -422,6 +423,8 @@ class Machine:
             raise Failure(f"a virtio card has no network like {self.net}", "user, none, or tap:NAME")
         properties = ["virtio-net-pci", "id=nic", "disable-legacy=on", f"vectors={2 * queues + 2}", *(["mq=on"] if queues > 1 else [])]
         properties += ["netdev=user"] if words else []
+        # The ROM with which firmware boots from the card. Its file is in another package, which a host may lack.
+        properties += ["romfile="] if self.start_from == Start() else []
         properties += [f"mac={self.mac}"] if self.mac else []
         return [*words, "-device", ",".join([*properties, *self.card_options])]
 

@@ -142,7 +142,7 @@ def _run_in_real_time(options: Options, folder: Path | None, modules: Sequence[P
         debugger.require()
     if options.cpu is not None:
         emulated_cpu.require(options.cpu, machine_qemu(options))
-    require_build_packages()
+    require_build_packages(with_rust=options.load is not None or (card is None and options.card != "virtio"))
     try:
         return _run_on(options, folder, card, accelerator, forwards, modules)
     except machine.AcceleratorError as error:
@@ -331,9 +331,10 @@ def choose_accelerator(wanted: str) -> str:
     return "tcg"
 
 
-def require_build_packages() -> None:
-    """Makes sure that the host packages for images, for the machine, and (if it must be built) for the toolchain are installed."""
-    groups = ["build", "card", "rust"]
+def require_build_packages(*, with_rust: bool = True) -> None:
+    """Makes sure that the host packages for images and (if it must be built) for the toolchain are installed. `with_rust`: also those for
+    the programs in Rust, which are the soft card, the model machine's world and the load generator."""
+    groups = ["build", "card", "rust"] if with_rust else ["build"]
     if toolchain.find() is None:
         groups.append("toolchain")
     packages.require(*groups)
@@ -353,8 +354,8 @@ def require_traceable(core: int, cores: int, arguments: Sequence[str]) -> None:
 
 
 def machine_qemu(options: Options) -> tuple[str, ...]:
-    """Returns the start of QEMU's command line. Only the soft card needs a QEMU of its own."""
-    return qemu.plain_command() if options.card == "virtio" else qemu.command()
+    """Returns the start of QEMU's command line. Only the soft card and the plugin for `--trace` need a QEMU of their own."""
+    return qemu.plain_command() if options.card == "virtio" and options.trace is None else qemu.command()
 
 
 def require_card_words(options: Options) -> None:

@@ -87,7 +87,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[machine.Machine]:
 
     monkeypatch.setattr(machine.Machine, "start", start)
     monkeypatch.setattr(run, "_built", built)
-    monkeypatch.setattr(run, "require_build_packages", lambda: None)
+    monkeypatch.setattr(run.packages, "require", lambda *_groups: None)
     monkeypatch.setattr(run, "require_free_ports", lambda _forwards: None)
     monkeypatch.setattr(emulated_cpu, "require", lambda _text, _command: None)
     monkeypatch.setattr(run.qemu, "command", lambda: ("qemu",))
@@ -152,7 +152,23 @@ def test_a_virtio_card_is_qemus_own_and_needs_no_special_qemu(started: list[mach
     assert [(vm.card_kind, vm.net, vm.has_soft_card) for vm in started] == [
         ("virtio", "user", False), ("virtio", "tap:tap0", False), ("82599", "user", True),
     ]  # fmt: skip
-    assert not started[1].forward and run.machine_qemu(run.Options("memcached", card="virtio")) == ("plain-qemu",)
+    assert not started[1].forward
+    assert [run.machine_qemu(options) for options in (
+        run.Options("memcached", card="virtio"), run.Options("memcached", card="virtio", trace=0), run.Options("memcached"),
+    )] == [("plain-qemu",), ("qemu",), ("qemu",)]  # fmt: skip
+    assert [machine.Machine(None, card_kind=kind, qemu_options=options)._qemu_words() for kind, options in (
+        ("virtio", []), ("virtio", ["-plugin", "a.so"]), ("82599", []),
+    )] == [("plain-qemu",), ("qemu",), ("qemu",)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "has_rust"), [(["--card", "virtio"], False), (["--card", "virtio", "--load", "etc"], True), ([], True)])
+def test_a_virtio_card_needs_no_rust(
+    words: list[str], has_rust: bool, started: list[machine.Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    required: list[str] = []
+    monkeypatch.setattr(run.packages, "require", lambda *groups: required.extend(groups))
+    assert cli.main(["run", "memcached", *words]) == 1
+    assert started and "build" in required and ("rust" in required, "card" in required) == (has_rust, has_rust)
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,7 @@ def test_a_forward_cannot_lead_to_a_real_card() -> None:
 
 
 def test_a_wrong_address_is_refused_before_anything_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "require_build_packages", lambda: pytest.fail("building began"))
+    monkeypatch.setattr(run, "require_build_packages", lambda **_: pytest.fail("building began"))
     with pytest.raises(UsageError, match="is no PCI address"):
         run.run(run.Options("memcached", vfio="eth0"))
 

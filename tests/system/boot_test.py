@@ -178,8 +178,9 @@ def _write_ipxe_disk(disk: Path) -> None:
     programs.run("mcopy", ["-i", str(disk), str(programs.ipxe_efi), "::/EFI/BOOT/BOOTX64.EFI"])
 
 
-def _first_answer(words: dict) -> tuple[float, dict[str, str]]:
-    """Boots and asks memcached. Returns the seconds from power-on to the answer, and memcached's settings."""
+def first_answer(words: dict, look: Callable[[Machine], None] = lambda machine: None) -> tuple[float, dict[str, str]]:
+    """Boots and asks memcached. Returns the seconds from power-on to the answer, and memcached's settings. `look` is called at the end with
+    the running machine."""
     machine = Machine(words.pop("image", None), forward=[(0, PORT)], **words)
     # iPXE's driver may use the card first. If that driver breaks a rule of the card, this is not an error of our driver.
     machine.breaks_a_rule = "start_from" in words
@@ -192,13 +193,14 @@ def _first_answer(words: dict) -> tuple[float, dict[str, str]]:
             wire.store(b"booted", b"yes")
             assert wire.fetch(b"booted") == b"yes"
             settings = wire.statistics(b"settings")
+        look(machine)
     return seconds, settings
 
 
 @pytest.mark.parametrize("name", WAYS)
 def test_memcached_answers(name: str, made: BootMedia, rows: list[tuple[str, ...]], record_property) -> None:
     way = WAYS[name]
-    seconds, settings = _first_answer(way.machine(made))
+    seconds, settings = first_answer(way.machine(made))
     assert settings["maxbytes"] == str(way.memory_m * MEBIBYTE), "another command line than the one for this machine"
     record_property("seconds_to_first_answer", round(seconds, 2))
     rows.append((way.firmware, way.loader, f"Neap, {build.image('memcached').stat().st_size / 1e6:.0f} MB", f"{seconds:.1f}"))
@@ -206,7 +208,7 @@ def test_memcached_answers(name: str, made: BootMedia, rows: list[tuple[str, ...
 
 @pytest.mark.parametrize("name", LINUX_WAYS)
 def test_linux_from_the_same_tree_answers(name: str, made: BootMedia, rows: list[tuple[str, ...]], record_property) -> None:
-    seconds, _settings = _first_answer(LINUX_WAYS[name](made))
+    seconds, _settings = first_answer(LINUX_WAYS[name](made))
     record_property("seconds_to_first_answer", round(seconds, 2))
     size = (made.linux.kernel.stat().st_size + made.initramfs.stat().st_size) / 1e6
     rows.append((WAYS[name].firmware, WAYS[name].loader, f"Linux {made.linux.release}, {size:.0f} MB", f"{seconds:.1f}"))
