@@ -31,7 +31,7 @@ from typing import ClassVar
 
 from tools import cache, machine_registry, qemu
 from tools.card_control import CardControl
-from tools.errors import Failure
+from tools.errors import Failure, UsageError
 from tools.firmware import Start
 from tools.process import kill_session, spawn, stop, tail, wait_unreaped
 from tools.qmp import Qmp
@@ -54,8 +54,8 @@ QEMU_END_SECONDS = 5.0
 KVM_LOOK_SECONDS = 0.5
 KEPT_LINES_MAX = 200_000
 RUN_PREFIX = "neap-run-"
-CARD_KINDS = ("82599", "virtio")
-DEFAULT_CARD = CARD_KINDS[0]
+CARD_KINDS = (DEFAULT_CARD, VIRTIO) = ("82599", "virtio")
+CARD_VARIABLE = "NEAP_CARD"
 # IFF_MULTI_QUEUE of Linux's tun driver, in /sys/class/net/NAME/tun_flags.
 TAP_MULTI_QUEUE = 0x100
 # A UNIX socket's path may have 108 bytes; the names below the base directory take up to 40 of them.
@@ -70,6 +70,14 @@ class AcceleratorError(MachineError):
     """KVM cannot run the guest: the host's own virtualisation is incomplete."""
 
 
+def usual_card() -> str:
+    """Returns the kind of card of a machine that names none: that of $NEAP_CARD, or the soft card. Raises UsageError for another word."""
+    kind = os.environ.get(CARD_VARIABLE) or DEFAULT_CARD
+    if kind not in CARD_KINDS:
+        raise UsageError(f"{CARD_VARIABLE}={kind} names no card", f"{CARD_VARIABLE} is {' or '.join(CARD_KINDS)}")
+    return kind
+
+
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Machine:
     """One run of one image. The run begins with `start()`, or with the block of a `with` statement.
@@ -78,7 +86,8 @@ class Machine:
     cores: virtual CPUs, each a thread of QEMU. threads_per_core: with 2, CPUs 2n and 2n + 1 share a core. memory: like "512M".
     forward: (host port, guest port) pairs on 127.0.0.1; 0 stands for a free host port, see `port()`.
     arguments: the words of the image's command line.
-    card: the machine has a network card. card_kind: "82599", the soft card, or "virtio", QEMU's own device, with a queue for each core.
+    card: the machine has a network card. card_kind: "82599", the soft card, or "virtio", QEMU's own device, with a queue for each core; see
+    `usual_card`.
     card_queues: of virtio on a tap device in another network namespace. None: one for each core, if the tap device has several.
     net: "user" (see above), "none" (link down), "tap:NAME" (also with virtio), or another value of the soft card's --net.
     mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"]; for virtio, more properties of
@@ -104,7 +113,7 @@ class Machine:
     arguments: Sequence[str] = ()
     card: bool = True
     card_queues: int | None = None
-    card_kind: str = DEFAULT_CARD
+    card_kind: str = dataclasses.field(default_factory=usual_card)
     net: str = "user"
     mac: str | None = None
     card_options: Iterable[str] = ()
@@ -200,7 +209,7 @@ class Machine:
 
     @property
     def has_soft_card(self) -> bool:
-        return self.card and self.card_kind != "virtio"
+        return self.card and self.card_kind != VIRTIO
 
     @property
     def running(self) -> bool:
@@ -364,7 +373,7 @@ class Machine:
 
     def _qemu_words(self) -> Sequence[str]:
         """Returns the start of QEMU's command line. QEMU's own card needs no special QEMU, but a plugin needs the QEMU it was built for."""
-        plain = self.card_kind == "virtio" and "-plugin" not in self.qemu_options
+        plain = self.card_kind == VIRTIO and "-plugin" not in self.qemu_options
         return self.qemu_command or (qemu.plain_command() if plain else qemu.command())
 
     def _qemu_arguments(self, monitor: Path) -> list[str]:

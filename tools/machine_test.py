@@ -280,7 +280,7 @@ def words_of(tmp_path: Path, **options) -> str:
 
 def test_a_virtio_card_is_qemus_own_device(tmp_path: Path) -> None:
     words = words_of(tmp_path, cores=4, forward=[(8000, 80)], mac="52:54:00:00:00:01")
-    assert "-device virtio-net-pci,id=nic,disable-legacy=on,vectors=4,netdev=user,mac=52:54:00:00:00:01" in words
+    assert "-device virtio-net-pci,id=nic,disable-legacy=on,vectors=4,netdev=user,romfile=,mac=52:54:00:00:00:01" in words
     assert "-netdev user,id=user,restrict=on,hostfwd=tcp:127.0.0.1:8000-:80" in words
     assert "vfio-user" not in words and "hubport" not in words
     assert "netdev" not in words_of(tmp_path, net="none")
@@ -290,7 +290,7 @@ def test_a_virtio_card_on_a_tap_device_has_a_queue_for_each_core(tmp_path: Path,
     monkeypatch.setattr(machine, "tap_has_queues", lambda name: name == "tap-of-many")
     words = words_of(tmp_path, cores=4, net="tap:tap-of-many", card_options=["rss=on"])
     assert "-netdev tap,id=user,ifname=tap-of-many,script=no,downscript=no,queues=4" in words
-    assert "vectors=10,mq=on,netdev=user,rss=on" in words
+    assert "vectors=10,mq=on,netdev=user,romfile=,rss=on" in words
     words = words_of(tmp_path, cores=4, net="tap:tap0")
     assert "downscript=no -device" in words and "mq=on" not in words
 

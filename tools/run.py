@@ -117,6 +117,8 @@ def run(options: Options) -> int:
 
 def _run_in_real_time(options: Options, folder: Path | None, modules: Sequence[Path]) -> int:
     """Checks the options of a machine in real time, and runs it."""
+    if (options.card, options.card_model, options.vfio) == (None, None, None) and machine.usual_card() != machine.DEFAULT_CARD:
+        options = dataclasses.replace(options, card=machine.usual_card())
     for name, given in (("--record", options.record is not None), ("--fault", bool(options.faults)), ("--smt", options.smt)):
         if given:
             raise UsageError(f"{name} belongs to --model", "./neap run memcached --model e5-2690 --load etc --rate 100000")

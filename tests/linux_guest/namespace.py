@@ -16,8 +16,11 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from tools import qemu
 from tools.errors import Failure
+from tools.machine import SOFT_CARD, VIRTIO, usual_card
 from tools.process import kill_session, output_of, spawn
 
 TAP = "tap0"
@@ -71,13 +74,16 @@ class Network:
 
 class Namespace(Network):
     """A network with the device TAP, which is up and has `address` ("10.0.3.1/24") and `address6`. `directory` exists while the context is
-    open."""
+    open. many_queues: several cores of a virtio card can use TAP, and the soft card cannot; None: as the usual card needs it."""
 
-    def __init__(self, address: str = "10.0.3.1/24", address6: str = "fd00:3::1/64", mtu: int = 1500, *, many_queues: bool = False) -> None:
+    def __init__(
+        self, address: str = "10.0.3.1/24", address6: str = "fd00:3::1/64", mtu: int = 1500, *, many_queues: bool | None = None
+    ) -> None:
         super().__init__()
+        self.many_queues = usual_card() == VIRTIO if many_queues is None else many_queues
         self.address = address.partition("/")[0]
         self._setup = [
-            f"ip tuntap add {TAP} mode tap{' multi_queue' if many_queues else ''}",
+            f"ip tuntap add {TAP} mode tap{' multi_queue' if self.many_queues else ''}",
             f"ip link set {TAP} mtu {mtu} txqueuelen {QUEUE_FRAMES} up",
             f"ip addr add {address} dev {TAP}",
             f"ip addr add {address6} dev {TAP} nodad",
@@ -94,6 +100,15 @@ class Namespace(Network):
         script.write_text(f'#!/bin/sh\nexec {shlex.join(self.inside([str(path)]))} "$@"\n')
         script.chmod(0o755)
         return script
+
+    def card(self, cores: int, *, joins: bool = True) -> dict[str, Any]:
+        """Returns the options of a Machine of so many cores, for its usual card on TAP. joins: a virtio card joins and cuts segments.
+        The soft card does so only when told."""
+        if usual_card() != VIRTIO:
+            return {"cores": cores, "net": f"tap:{TAP}", "soft_card": self.program(SOFT_CARD)}
+        without = [] if joins else ["guest_tso4=off", "guest_tso6=off", "host_tso4=off", "host_tso6=off"]
+        command = self.inside(qemu.plain_command())
+        return {"cores": cores, "net": f"tap:{TAP}", "card_queues": cores, "qemu_command": command, "card_options": without}
 
     @contextlib.contextmanager
     def tagged(self, tag: int, address: str) -> Iterator[str]:

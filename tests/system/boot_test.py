@@ -21,7 +21,7 @@ from tools import boot_machines, boot_programs, boot_tree, build, pxe
 from tools.firmware import UEFI, Start
 from tools.machine import LOOPBACK, Machine
 
-pytestmark = pytest.mark.image_only
+pytestmark = [pytest.mark.image_only, pytest.mark.names_the_82599]
 
 BOOT_SECONDS = 120
 PORT = 11211

@@ -16,7 +16,7 @@ from linux_guest.driver import SOAKING, TRAFFIC_PORT
 from linux_guest.guest import LinuxGuest
 from servers import NeapServer, Server, StockServer
 
-from tools.machine import CARD_KINDS, DEFAULT_CARD, SOFT_CARD
+from tools.machine import CARD_KINDS, CARD_VARIABLE, DEFAULT_CARD, SOFT_CARD
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,23 +26,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--server-cores", type=int, default=1, metavar="N", help="cores of memcached in the tests that name no number")
 
 
-# The files of tests that name no 82599. With `--card virtio`, only these are run, and `virtio_test` runs with any card.
-WITH_ANY_CARD = [
-    "binary_protocol_test", "clients_test", "eviction_test", "malformed_test", "memcached_large_values_test",
-    "memcached_operations_test", "memcached_suite_test", "stock_clients_test", "text_protocol_test", "web_clients_test", "web_hostile_test",
-]  # fmt: skip
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    servers.usual_card = os.environ[servers.CARD_VARIABLE] = config.getoption("--card")
+    os.environ[CARD_VARIABLE] = config.getoption("--card")  # also for programs that the tests start
     servers.usual_cores = config.getoption("--server-cores")
+    config.addinivalue_line("markers", "names_the_82599: about this card or its successors, so deselected with another --card")
     config.addinivalue_line("markers", "image_only: about the machine below the protocol, so deselected with --stock")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--card") != DEFAULT_CARD:
-        config.hook.pytest_deselected(items=[item for item in items if item.path.stem not in WITH_ANY_CARD])
-        items[:] = [item for item in items if item.path.stem in WITH_ANY_CARD]
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("names_the_82599")])
+        items[:] = [item for item in items if not item.get_closest_marker("names_the_82599")]
     if not config.getoption("--stock"):
         return
     config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("image_only")])

@@ -185,6 +185,7 @@ def test_two_hundred_connections_are_served_and_the_last_sixteen_keep_their_plac
         time.sleep(0.2)
 
 
+@pytest.mark.names_the_82599
 def test_in_an_ordinary_run_neither_driver_nor_card_drops_a_frame(machine: Machine, client: control_client.Control) -> None:
     load(machine, 5)
     driver = {name: int(value) for name, value in control_client.fields_of(client.ask("stats")).items()}

@@ -16,7 +16,7 @@ from linux_guest.namespace import TAP, Namespace, Network
 
 from tools import build
 from tools.control_client import fields_of
-from tools.machine import SOFT_CARD, Machine
+from tools.machine import Machine
 from tools.process import kill_session, output_of
 
 pytestmark = pytest.mark.image_only
@@ -141,9 +141,8 @@ def world() -> Iterator[World]:
     with Namespace(f"{HOST}/24", f"{HOST6}/64") as namespace:
         # A router answers for itself as a router, and sends packet too big messages.
         namespace.run("echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
-        card = namespace.program(SOFT_CARD)
         image = build.image("memcached", "image")
-        with Machine(image, cores=2, arguments=words, net=f"tap:{TAP}", mac=CARD_MAC, soft_card=card) as machine:
+        with Machine(image, arguments=words, mac=CARD_MAC, **namespace.card(2)) as machine:
             machine.wait_for_line("memcached: UDP on", START_SECONDS)
             machine.wait_for_line(f"net: address: {LOCAL}", START_SECONDS)
             made = World(namespace, machine)

@@ -14,6 +14,8 @@ from linux_guest.guest import LinuxGuest
 
 from tools.machine import LOOPBACK
 
+pytestmark = pytest.mark.names_the_82599
+
 CORES = 4
 REPEATS = 100 if SOAKING else 3
 TRANSFER_BYTES = 24 << 20

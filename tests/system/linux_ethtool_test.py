@@ -27,6 +27,8 @@ from linux_guest.guest_image import GuestImage
 
 from tools.machine import LOOPBACK
 
+pytestmark = pytest.mark.names_the_82599
+
 CORES = 4
 ECHOES = 100
 CONNECTIONS = 8

@@ -20,6 +20,8 @@ from tools.machine import LOOPBACK, SOFT_CARD
 from tools.machine_list import commands, differences
 from tools.machine_list.schema import ABSENT, GROUPS, MEMBERS, Weight
 
+pytestmark = pytest.mark.names_the_82599
+
 CORES = 2
 MEMORY = "512M"
 SECRET = "hidden-from-lists"

@@ -34,6 +34,8 @@ from linux_guest.guest_image import GuestImage
 
 from tools.machine import LOOPBACK
 
+pytestmark = pytest.mark.names_the_82599
+
 SEND_PORT = 5002
 TRANSFER_BYTES = 2 << 20
 TRANSFER_SECONDS = 120

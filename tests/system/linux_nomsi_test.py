@@ -10,6 +10,8 @@ from linux_guest.driver import BRING_UP, PATIENT_SECONDS, PING, SELF_TEST_PASSED
 from linux_guest.guest import LinuxGuest
 from linux_guest.guest_image import GuestImage
 
+pytestmark = pytest.mark.names_the_82599
+
 # The messages that the driver logs if the kernel has no message-signalled interrupts.
 EXPECTED = re.compile("Failed to allocate MSI|Disabling (SR-IOV|RSS) support")
 

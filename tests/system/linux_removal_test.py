@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from linux_guest.driver import BRING_UP, LISTEN_PORT, PATIENT_SECONDS, PING, alarms, complaints, start_listening
 from linux_guest.guest import LinuxGuest
 from linux_guest.guest_image import GuestImage
@@ -19,6 +20,8 @@ from linux_guest.guest_image import GuestImage
 from tools.errors import Failure
 from tools.machine import LOOPBACK, Machine
 from tools.process import wait_until
+
+pytestmark = pytest.mark.names_the_82599
 
 SEEN_SECONDS = 30
 NOTICE_SECONDS = 0.5

@@ -26,6 +26,8 @@ from tools import build, control_client
 from tools.log import collect, decode, fetch
 from tools.machine import LOOPBACK, SOFT_CARD
 
+pytestmark = pytest.mark.names_the_82599
+
 CORES = 4
 # `ethtool -C` sets a new interval; neap-trace reads the settings once a second.
 NEW_ITR_US = 50

@@ -20,6 +20,8 @@ from linux_guest.guest import LinuxGuest
 from linux_guest.guest_image import GuestImage
 from linux_guest.namespace import TAP, Namespace
 
+pytestmark = pytest.mark.names_the_82599
+
 LONG_SECONDS = 60 if SOAKING else 4
 SECONDS = 1
 FLOWS = 4

@@ -10,7 +10,7 @@ from servers import NeapServer
 from tools import build, ctl, run
 from tools.control_client import fields_of
 
-pytestmark = pytest.mark.image_only
+pytestmark = [pytest.mark.image_only, pytest.mark.names_the_82599]
 
 SMALL = ["memory=64M", "log=1K"]
 

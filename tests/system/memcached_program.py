@@ -12,15 +12,14 @@ Usage: memcached_program.py OPTIONS…, or -h; PYTHONPATH has the repository.
 from __future__ import annotations
 
 import getopt
-import os
 import signal
 import sys
 import threading
 
-from servers import CARD_VARIABLE, forward
+from servers import forward
 
 from tools import build
-from tools.machine import DEFAULT_CARD, Machine
+from tools.machine import DEFAULT_CARD, Machine, usual_card
 
 START_SECONDS = 60.0
 LISTENING = r"memcached: listening on"
@@ -83,10 +82,9 @@ def serve(words: dict[str, str]) -> int:
     arguments = [f"{name}={value}" for name, value in words.items()]
     memory = f"{max(256, 2 * megabytes)}M"
     outside = "udp-port" in words  # otherwise QEMU's user network drops all datagrams of the guest
-    card_kind = os.environ.get(CARD_VARIABLE, DEFAULT_CARD)
-    strict = ["--strict"] if card_kind == DEFAULT_CARD else []
+    strict = ["--strict"] if usual_card() == DEFAULT_CARD else []
     image = build.image("memcached")
-    with Machine(image, memory=memory, arguments=arguments, card_kind=card_kind, card_options=strict, outside=outside) as machine:
+    with Machine(image, memory=memory, arguments=arguments, card_options=strict, outside=outside) as machine:
         try:
             machine.wait_for_line(LISTENING, START_SECONDS)
         except Exception as error:  # the image has refused a word, or failed to start

@@ -10,7 +10,7 @@ import time
 import pytest
 from servers import NeapServer
 
-pytestmark = pytest.mark.image_only
+pytestmark = [pytest.mark.image_only, pytest.mark.names_the_82599]
 
 CORES = 4
 CLIENTS = 24

@@ -7,7 +7,7 @@ import pytest
 from linux_guest.namespace import TAP, Namespace
 
 from tools import build
-from tools.machine import SOFT_CARD, Machine
+from tools.machine import Machine
 from tools.process import output_of
 
 pytestmark = pytest.mark.image_only
@@ -58,20 +58,21 @@ print(send_mss, receive_mss, *longest)
 def test_segments_fill_the_packets_of_the_mtu(mtu: int) -> None:
     addresses = [IMAGE, IMAGE6] if mtu >= IPV6_MTU_MIN else [IMAGE]
     words = [f"ip={IMAGE}/24", f"ip6={IMAGE6}/64" if IMAGE6 in addresses else "ip6=off", f"mtu={mtu}", "memory=64M"]
-    with Namespace(f"{HOST}/24", f"{HOST6}/64", mtu=max(mtu, 1500)) as namespace:
-        card = namespace.program(SOFT_CARD)
-        with Machine(build.image("memcached", "image"), cores=2, arguments=words, net=f"tap:{TAP}", soft_card=card) as machine:
-            machine.wait_for_line(rf"net: {IMAGE}/24 .*, MTU {mtu}", START_SECONDS)
-            machine.wait_for_line("memcached: listening on", START_SECONDS)
-            for address in addresses:
-                argv = namespace.inside([sys.executable, "-c", EXCHANGE, address, TAP, str(VALUE_BYTES)])
-                found = [int(word) for word in output_of(argv, timeout_seconds=PATIENCE_SECONDS).split()]
-                # The kernel's numbers are without the option of timestamps.
-                full = mtu - HEADERS_BYTES[address] - TIMESTAMPS_BYTES
-                assert found[:2] == [full, full], (address, found)
-                assert found[2:] == [mtu + ETHERNET_BYTES] * 2, (address, found)
-                # One packet each way, and one in fragments. Eight bytes are ICMP's header.
-                for payload in (mtu - HEADERS_BYTES[address] + 12, 20_000):
-                    assert " 0% packet loss" in namespace.run(f"ping -c 2 -i 0.2 -w {PATIENCE_SECONDS} -s {payload} {address}"), payload
-            answer = output_of(namespace.inside([sys.executable, str(build.REPOSITORY / "neap"), "ctl", IMAGE, "status"]))
-            assert f"; mtu={mtu};" in answer
+    with (
+        Namespace(f"{HOST}/24", f"{HOST6}/64", mtu=max(mtu, 1500)) as namespace,
+        Machine(build.image("memcached", "image"), arguments=words, **namespace.card(2, joins=False)) as machine,
+    ):
+        machine.wait_for_line(rf"net: {IMAGE}/24 .*, MTU {mtu}", START_SECONDS)
+        machine.wait_for_line("memcached: listening on", START_SECONDS)
+        for address in addresses:
+            argv = namespace.inside([sys.executable, "-c", EXCHANGE, address, TAP, str(VALUE_BYTES)])
+            found = [int(word) for word in output_of(argv, timeout_seconds=PATIENCE_SECONDS).split()]
+            # The kernel's numbers are without the option of timestamps.
+            full = mtu - HEADERS_BYTES[address] - TIMESTAMPS_BYTES
+            assert found[:2] == [full, full], (address, found)
+            assert found[2:] == [mtu + ETHERNET_BYTES] * 2, (address, found)
+            # One packet each way, and one in fragments. Eight bytes are ICMP's header.
+            for payload in (mtu - HEADERS_BYTES[address] + 12, 20_000):
+                assert " 0% packet loss" in namespace.run(f"ping -c 2 -i 0.2 -w {PATIENCE_SECONDS} -s {payload} {address}"), payload
+        answer = output_of(namespace.inside([sys.executable, str(build.REPOSITORY / "neap"), "ctl", IMAGE, "status"]))
+        assert f"; mtu={mtu};" in answer

@@ -21,7 +21,7 @@ from tools import build
 from tools.control_client import Control
 from tools.debian import DebianProgram
 from tools.errors import Failure
-from tools.machine import DEFAULT_CARD, LOOPBACK, SOFT_CARD, Machine, free_port
+from tools.machine import DEFAULT_CARD, LOOPBACK, SOFT_CARD, Machine, free_port, usual_card
 from tools.machine_registry import CONTROL_PORT
 from tools.process import spawn, stop, tail, wait_until
 
@@ -72,10 +72,7 @@ class Server:
         return []
 
 
-# The variable of the environment that tells memcached_program.py the card.
-CARD_VARIABLE = "NEAP_TEST_CARD"
-# The card of machines whose test names none, and their number of cores: pytest's --card and --server-cores.
-usual_card = DEFAULT_CARD
+# The cores of machines whose test names no number: pytest's --server-cores.
 usual_cores = 1
 
 
@@ -95,7 +92,7 @@ class NeapServer(Server):
         **machine_options: object,
     ) -> None:
         image = build.image("memcached", preset)
-        card_kind = str(machine_options.setdefault("card_kind", usual_card))
+        card_kind = str(machine_options.setdefault("card_kind", usual_card()))
         if not image.is_file() or (card_kind == DEFAULT_CARD and not SOFT_CARD.is_file()):
             missing = image if not image.is_file() else SOFT_CARD
             raise Failure(

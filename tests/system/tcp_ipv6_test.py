@@ -11,7 +11,7 @@ from linux_guest.namespace import TAP, Namespace, Network
 
 from tools import build
 from tools.control_client import fields_of
-from tools.machine import SOFT_CARD, Machine
+from tools.machine import Machine
 from tools.process import output_of
 
 pytestmark = pytest.mark.image_only
@@ -93,8 +93,7 @@ def namespace() -> Iterator[Namespace]:
 def world(namespace: Namespace) -> Iterator[World]:
     words = ["ip=off", f"ip6={IMAGE6}/64,{HOST6}", "memory=64M", "control_allow=fd00:9::/64"]
     image = build.image("memcached", "image")
-    card = namespace.program(SOFT_CARD)
-    with Machine(image, cores=2, memory="512M", arguments=words, net=f"tap:{TAP}", mac=CARD_MAC, soft_card=card) as machine:
+    with Machine(image, memory="512M", arguments=words, mac=CARD_MAC, **namespace.card(2)) as machine:
         machine.wait_for_line(rf"^memcached: listening on \[{IMAGE6}\]:11211$", START_SECONDS)
         yield World(namespace, machine)
 

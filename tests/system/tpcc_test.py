@@ -22,7 +22,7 @@ from tools import build
 from tools.control_client import Control
 from tools.errors import Failure
 from tools.log import decode, summary
-from tools.machine import BAD_COMMAND_LINE, FAILURE, LOOPBACK, SOFT_CARD, Machine
+from tools.machine import BAD_COMMAND_LINE, DEFAULT_CARD, FAILURE, LOOPBACK, SOFT_CARD, Machine, usual_card
 from tools.machine_registry import CONTROL_PORT
 from tools.process import finished
 
@@ -37,11 +37,11 @@ NAMES = {"new_order", "payment", "order_status", "delivery", "stock_level"}
 
 
 class TpccServer:
-    """The image on a soft card behind QEMU's user network. A context manager."""
+    """The image behind QEMU's user network. A context manager."""
 
     def __init__(self, *words: str, memory: str = "2G", cores: int = CORES) -> None:
         image = build.image("tpcc", "image")
-        if not image.is_file() or not SOFT_CARD.is_file():
+        if not image.is_file() or (usual_card() == DEFAULT_CARD and not SOFT_CARD.is_file()):
             raise Failure("tpcc's image or the soft card is not built", "./neap test system builds them, so does ./neap run tpcc")
         forward = [(0, GUEST_PORT), (0, CONTROL_PORT)]
         self.machine = Machine(image, cores=cores, memory=memory, forward=forward, arguments=list(words))

@@ -14,7 +14,7 @@ from tools.control_client import fields_of
 from tools.machine import SOFT_CARD, Machine
 from tools.process import kill_session, output_of, spawn, wait_until
 
-pytestmark = pytest.mark.image_only
+pytestmark = [pytest.mark.image_only, pytest.mark.names_the_82599]
 
 HOST, IMAGE = "10.0.8.1", "10.0.8.2"
 START_SECONDS = 60

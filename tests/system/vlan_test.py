@@ -11,7 +11,7 @@ from tools import build
 from tools.machine import SOFT_CARD, Machine
 from tools.process import kill_session, output_of
 
-pytestmark = pytest.mark.image_only
+pytestmark = [pytest.mark.image_only, pytest.mark.names_the_82599]
 
 TAG = 7
 HOST, IMAGE = "10.0.7.1", "10.0.7.2"

@@ -21,7 +21,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import servers
 from http_wire import HttpWire
 from servers import CONTROL_SECONDS
 from wire import ANSWER_SECONDS
@@ -29,7 +28,7 @@ from wire import ANSWER_SECONDS
 from tools import build, client_programs, web_archive
 from tools.control_client import Control, Lost
 from tools.errors import Failure
-from tools.machine import DEFAULT_CARD, LOOPBACK, SOFT_CARD, Machine, free_port
+from tools.machine import DEFAULT_CARD, LOOPBACK, SOFT_CARD, Machine, free_port, usual_card
 from tools.machine_registry import CONTROL_PORT
 from tools.process import spawn, stop, tail, wait_until
 
@@ -128,7 +127,7 @@ class WebServer(AnyWebServer):
         **machine_options: object,
     ) -> None:
         image = build.image("webserver", preset)
-        card_kind = str(machine_options.setdefault("card_kind", servers.usual_card))
+        card_kind = str(machine_options.setdefault("card_kind", usual_card()))
         if not image.is_file() or (card_kind == DEFAULT_CARD and not SOFT_CARD.is_file()):
             missing = image if not image.is_file() else SOFT_CARD
             raise Failure(
