@@ -35,26 +35,19 @@ Result<Structure> map_structure(const pci::Device& device, std::uint32_t type) {
 class PciTransport final : public Transport {
  public:
   PciTransport(const pci::Device& device, RegisterBlock common, RegisterBlock own, const Structure& notify) noexcept
-      : device_(device), common_(common), own_(own), notify_(notify) {}
+      : bus_(device), common_(common), own_(own), notify_(notify) {}
 
   [[nodiscard]] std::uint32_t read(Register place) const noexcept override { return block(place).read(place.offset, place.bytes); }
   void write(Register place, std::uint64_t value) const noexcept override { block(place).write(place.offset, place.bytes, value); }
   [[nodiscard]] volatile std::uint16_t* notify_address(std::uint32_t offset) const noexcept override {
     return notify_.registers.at<std::uint16_t>(std::uint64_t{offset} * notify_.multiplier);
   }
-  [[nodiscard]] unsigned vectors() const noexcept override { return device_.msix_vectors(); }
-  [[nodiscard]] Result<void> route_msix(unsigned entry, unsigned core, std::uint8_t vector) const override {
-    return device_.route_msix(entry, core, vector);
-  }
-  void enable(bool on) const noexcept override { device_.enable(on); }
-  [[nodiscard]] NetDeviceIdentity identity() const noexcept override {
-    return {.name = "virtio-net", .vendor_id = device_.vendor_id, .device_id = device_.device_id, .revision = device_.revision};
-  }
+  [[nodiscard]] const CardBus& bus() const noexcept override { return bus_; }
 
  private:
   [[nodiscard]] const RegisterBlock& block(Register place) const noexcept { return place.region == Region::common ? common_ : own_; }
 
-  const pci::Device& device_;
+  PciBus bus_;
   RegisterBlock common_, own_;
   Structure notify_;
 };

@@ -18,14 +18,14 @@ struct Register {
 namespace reg {
 constexpr Register device_feature_select{Region::common, 0, 4}, device_feature{Region::common, 4, 4};
 constexpr Register driver_feature_select{Region::common, 8, 4}, driver_feature{Region::common, 12, 4};
-constexpr Register config_vector{Region::common, 16, 2}, queue_count{Region::common, 18, 2};
+constexpr Register config_vector{Region::common, 16, 2};
 constexpr Register device_status{Region::common, 20, 1}, config_generation{Region::common, 21, 1};
 constexpr Register queue_select{Region::common, 22, 2}, queue_size{Region::common, 24, 2}, queue_vector{Region::common, 26, 2};
 constexpr Register queue_enable{Region::common, 28, 2}, queue_notify_offset{Region::common, 30, 2};
 constexpr Register queue_descriptors{Region::common, 32, 8}, queue_available{Region::common, 40, 8}, queue_used{Region::common, 48, 8};
 constexpr std::uint32_t common_bytes = 56;
 
-constexpr Register mac{Region::device, 0, 6}, status{Region::device, 6, 2}, queue_pairs_max{Region::device, 8, 2};
+constexpr Register status{Region::device, 6, 2}, queue_pairs_max{Region::device, 8, 2};
 constexpr Register mtu{Region::device, 10, 2}, speed{Region::device, 12, 4};
 constexpr Register rss_key_max{Region::device, 17, 1}, rss_table_max{Region::device, 18, 2};
 }  // namespace reg

@@ -9,22 +9,17 @@ namespace neap::virtio {
 
 using namespace std::chrono_literals;
 
-Configuration read_configuration(const Transport& transport) noexcept {
+// 2.5.1: fields of more than 32 bits are read again if the device has changed its configuration meanwhile.
+MacAddress read_mac(const Transport& transport) noexcept {
   constexpr unsigned tries = 16;
-  Configuration now;
+  MacAddress mac{};
   for (unsigned i = 0; i < tries; ++i) {
     const std::uint32_t generation = transport.read(reg::config_generation);
-    for (std::uint8_t octet = 0; octet < now.mac.size(); ++octet)
-      now.mac[octet] = static_cast<std::uint8_t>(transport.read({Region::device, octet, 1}));
-    now.status = transport.read(reg::status);
-    now.queue_pairs_max = transport.read(reg::queue_pairs_max);
-    now.mtu = transport.read(reg::mtu);
-    now.speed = transport.read(reg::speed);
-    now.rss_key_max = transport.read(reg::rss_key_max);
-    now.rss_table_max = transport.read(reg::rss_table_max);
+    for (std::uint8_t octet = 0; octet < mac.size(); ++octet)
+      mac[octet] = static_cast<std::uint8_t>(transport.read({Region::device, octet, 1}));
     if (transport.read(reg::config_generation) == generation) break;
   }
-  return now;
+  return mac;
 }
 
 task<Result<void>> reset(const Transport& transport) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Access to a device's registers and interrupts.
+// Access to a device's registers.
 //
 // Setting a device up takes many register accesses, whose meaning depends on selectors. So this interface has virtual functions, and host
 // tests simulate the device behind it. Traffic needs one address only, that of a queue's notification.
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "drivers/card_bus.hpp"
 #include "drivers/virtio/specification.hpp"
 #include "kernel/error.hpp"
 #include "kernel/net_device.hpp"
@@ -25,12 +26,7 @@ class Transport {
   virtual void write(Register place, std::uint64_t value) const noexcept = 0;
   /// The address to which a queue's number is written (4.1.4.4); null if `offset` is outside of the structure.
   [[nodiscard]] virtual volatile std::uint16_t* notify_address(std::uint32_t offset) const noexcept = 0;
-  [[nodiscard]] virtual unsigned vectors() const noexcept = 0;
-  /// As in `pci::Device`.
-  [[nodiscard]] virtual Result<void> route_msix(unsigned entry, unsigned core, std::uint8_t vector) const = 0;
-  /// Allows or forbids the device's DMA and interrupts.
-  virtual void enable(bool on) const noexcept = 0;
-  [[nodiscard]] virtual NetDeviceIdentity identity() const noexcept = 0;
+  [[nodiscard]] virtual const CardBus& bus() const noexcept = 0;
 };
 
 /// True for virtio-net with the modern interface, and for a transitional one (4.1.2.1).
@@ -39,13 +35,8 @@ class Transport {
 /// of `map_bar`.
 [[nodiscard]] Result<std::unique_ptr<Transport>> open_pci(const pci::Device& device);
 
-/// The device's configuration, read as one state (2.5.1). A field has a meaning only if its feature was negotiated.
-struct Configuration {
-  MacAddress mac{};
-  std::uint32_t status = 0, queue_pairs_max = 0, mtu = 0, speed = 0, rss_key_max = 0, rss_table_max = 0;
-};
-[[nodiscard]] Configuration read_configuration(const Transport& transport) noexcept;
-
+/// Reads the device's address. It MUST have one (`feature::mac`).
+[[nodiscard]] MacAddress read_mac(const Transport& transport) noexcept;
 /// Resets the device and waits until it says so (4.1.4.3.1). Errors: `timeout`.
 [[nodiscard]] task<Result<void>> reset(const Transport& transport);
 /// 3.1.1, steps 2 to 6: agrees on those of the `wanted` features that the device offers and whose requirements are met. Errors:
