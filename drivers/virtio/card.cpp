@@ -23,6 +23,12 @@ constexpr std::uint64_t wanted_features = feature::checksum | feature::guest_che
                                           feature::status | feature::control_queue | feature::control_receive | feature::multiqueue |
                                           feature::indirect | feature::event_index | feature::version_1 | feature::access_platform |
                                           feature::order_platform | moderating | feature::rss | feature::speed;
+// 5.1.3.1. Without merged buffers, each buffer for joined segments would need 64 KiB (5.1.6.3.1).
+constexpr Requirement requirements[] = {
+    {feature::host_tso4 | feature::host_tso6, feature::checksum},
+    {joining, feature::guest_checksum | feature::merged_buffers},
+    {feature::control_receive | feature::control_guest_offloads | feature::multiqueue | feature::rss | moderating, feature::control_queue},
+};
 constexpr std::pair<std::uint64_t, std::string_view> feature_names[] = {{feature::checksum, " csum"},
                                                                         {feature::guest_checksum, " guest_csum"},
                                                                         {feature::host_tso4, " tso4"},
@@ -37,6 +43,19 @@ constexpr policy::Row rows[] = {card_setting::budget_row(ReceiveQueue::budget_ma
                                 card_setting::promiscuous_row};
 constexpr std::uint32_t ethernet_bytes = 14, itr_us_max = 10'000;
 constexpr unsigned multicast_max = 64;  // QEMU's table has 64 addresses
+
+// 2.5.1: fields of more than 32 bits are read again if the device has changed its configuration meanwhile.
+MacAddress read_mac(const Transport& transport) noexcept {
+  constexpr unsigned tries = 16;
+  MacAddress mac{};
+  for (unsigned i = 0; i < tries; ++i) {
+    const std::uint32_t generation = transport.read(reg::config_generation);
+    for (std::uint8_t octet = 0; octet < mac.size(); ++octet)
+      mac[octet] = static_cast<std::uint8_t>(transport.read({Region::device, octet, 1}));
+    if (transport.read(reg::config_generation) == generation) break;
+  }
+  return mac;
+}
 
 std::uint16_t number(std::uint64_t value) noexcept { return static_cast<std::uint16_t>(value); }
 
@@ -59,7 +78,7 @@ task<Result<std::unique_ptr<Card>>> start(std::unique_ptr<Transport> transport, 
 
 task<Result<void>> Card::bring_up() {
   if (auto done = co_await reset(*transport_); !done) co_return done;
-  const auto agreed = negotiate(*transport_, wanted_features & options_.features);
+  const auto agreed = negotiate(*transport_, wanted_features & options_.features, requirements);
   if (!agreed) co_return std::unexpected(agreed.error());
   features_ = *agreed;
   mac_ = has(feature::mac) ? read_mac(*transport_) : random_mac();

@@ -17,7 +17,7 @@
 #include "drivers/card_base.hpp"
 #include "drivers/virtio/control_queue.hpp"
 #include "drivers/virtio/queue_pair.hpp"
-#include "drivers/virtio/transport.hpp"
+#include "drivers/virtio_bus/transport.hpp"
 
 namespace neap::virtio {
 
@@ -85,6 +85,12 @@ class Card final : public CardBase<QueuePair, CardCounters> {
   bool closing_ = false, sending_ = false;
   CoalescedCall interval_call_{[](void* card) noexcept { neap::start(static_cast<Card*>(card)->send_intervals()); }, this};
 };
+
+/// True for virtio-net with the modern interface, and for a transitional one (4.1.2.1).
+[[nodiscard]] constexpr bool is_network_card(const pci::Device& device) noexcept {
+  constexpr unsigned kind = 1, transitional = 0x1000;
+  return device.vendor_id == pci_vendor && (device.device_id == pci_device_first + kind || device.device_id == transitional);
+}
 
 /// The card's rows of the table of settings (kernel/policy_rows.hpp).
 [[nodiscard]] std::span<const policy::Row> setting_rows() noexcept;

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "drivers/virtio/ring.hpp"
-#include "drivers/virtio/transport.hpp"
+#include "drivers/virtio_bus/transport.hpp"
 #include "kernel/machine.hpp"
 
 namespace neap::virtio::test {

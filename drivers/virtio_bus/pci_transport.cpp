@@ -2,7 +2,7 @@
 // virtio over PCI (4.1): the structures are in BARs, at places that capabilities name.
 #include <new>
 
-#include "drivers/virtio/transport.hpp"
+#include "drivers/virtio_bus/transport.hpp"
 #include "kernel/register_block.hpp"
 
 namespace neap::virtio {
@@ -10,7 +10,6 @@ namespace neap::virtio {
 namespace {
 
 constexpr std::uint8_t vendor_capability = 9;
-constexpr std::uint16_t vendor = 0x1AF4, transitional_network = 0x1000, network = 0x1041;
 /// 4.1.4: values of `cfg_type`.
 constexpr std::uint32_t common_structure = 1, notify_structure = 2, device_structure = 4;
 
@@ -53,10 +52,6 @@ class PciTransport final : public Transport {
 };
 
 }  // namespace
-
-bool is_network_card(const pci::Device& device) noexcept {
-  return device.vendor_id == vendor && (device.device_id == network || device.device_id == transitional_network);
-}
 
 Result<std::unique_ptr<Transport>> open_pci(const pci::Device& device) {
   const auto common = map_structure(device, common_structure), notify = map_structure(device, notify_structure);
