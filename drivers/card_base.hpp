@@ -10,14 +10,17 @@
 // for a frame.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "drivers/card_bus.hpp"
 #include "drivers/queue_counters.hpp"
 #include "drivers/rss.hpp"
 #include "kernel/events.hpp"
@@ -33,14 +36,18 @@ namespace neap {
 template <class QueuePair, class CardCounters>
 class CardBase : public NetDevice, public policy::Device {
  public:
+  /// A driver MAY have a lower limit.
+  static constexpr unsigned cores_max = 64;
+
   CardBase& operator=(CardBase&&) = delete;
-  /// The driver's destructor MUST have stopped the card. Pairs with a stack attached stay in memory, because their cores may use them.
+  /// Pairs with a stack attached stay in memory, because their cores may use them.
   ~CardBase() override {
     for (auto& pair : pairs_) {
       if (pair->attached()) (void)pair.release();
     }
   }
 
+  [[nodiscard]] NetDeviceIdentity identity() const noexcept override { return bus_.identity(name_); }
   [[nodiscard]] bool link_up() const noexcept override { return link_up_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint32_t link_megabits() const noexcept override {
     return link_up() ? link_megabits_.load(std::memory_order_relaxed) : 0;
@@ -60,6 +67,14 @@ class CardBase : public NetDevice, public policy::Device {
   }
   [[nodiscard]] const volatile void* next_receive_line(unsigned core) const noexcept override {
     return core < pairs_.size() && pairs_[core]->receives() ? pairs_[core]->next_receive_line() : nullptr;
+  }
+  [[nodiscard]] std::uint32_t itr_us(unsigned core) const noexcept override {
+    return core < pairs_.size() ? itr_us_[core].load(std::memory_order_relaxed) : 0;
+  }
+  void set_interrupt(unsigned core, bool on) noexcept override {
+    if (core >= pairs_.size()) return;
+    require(core == this_core(), "card: a core turns another core's interrupt on or off", core);
+    want_interrupts(*pairs_[core], on);
   }
   void report_counters(std::optional<unsigned> core, const Emit& emit) const override {
     const auto report = [&]<class Struct, std::size_t rows>(const NamedCount<Struct, Counter>(&table)[rows], auto counters_of) {
@@ -95,12 +110,27 @@ class CardBase : public NetDevice, public policy::Device {
  protected:
   static_assert(rss::none == device_decides, "without a table, the device decides");
 
-  CardBase() noexcept : home_core_(this_core()) {}
+  /// `bus` MUST outlive the card. `name` is a static text.
+  CardBase(const CardBus& bus, std::string_view name) noexcept : bus_(bus), name_(name), home_core_(this_core()) {}
 
   /// Runs on the home core, after a pair has reported a failure.
   virtual void inspect() = 0;
   /// Runs as the event of the vector for all causes that are not a queue's.
   virtual void other_interrupt() = 0;
+  /// Turns a pair's interrupt on or off, on the pair's core.
+  virtual void want_interrupts(QueuePair& pair, bool on) noexcept = 0;
+  /// Stops the device for good, on the home core. Called once, by `stop`.
+  virtual void stop_device() noexcept = 0;
+
+  /// Stops the card. The driver's destructor MUST call this.
+  void stop() noexcept {
+    if (std::exchange(stopped_, true)) return;
+    policy::forget(*this);
+    set_link(false);
+    stop_device();
+    bus_.enable(false);
+    for (const auto& [core, vector] : vectors_) free_vector(core, vector);
+  }
 
   void require_home_core() const noexcept {
     require(this_core() == home_core_, "card: it is handled on another core than the one that opened it", this_core());
@@ -135,9 +165,10 @@ class CardBase : public NetDevice, public policy::Device {
   }
 
   // --- Vectors ---------------------------------------------------------------------------------------------------------------------------
-  /// Allocates a vector for each pair, on its core, and one for `other_interrupt`, on the home core. `offered`: the number of the card's
-  /// MSI-X messages. Errors: `unsupported` (too few), `full` (a core has no free vector).
-  [[nodiscard]] Result<void> make_vectors(unsigned offered) {
+  /// Allocates a vector for each pair, on its core, and one for `other_interrupt`, on the home core. Errors: `unsupported` (the card has
+  /// too few MSI-X messages), `full` (a core has no free vector).
+  [[nodiscard]] Result<void> make_vectors() {
+    const unsigned offered = bus_.msix_vectors();
     if (offered <= pairs_.size()) return failure(ErrorCode::unsupported, "card: too few MSI-X vectors", offered);
     const auto add = [this](unsigned core, Callback callback) -> Result<void> {
       const auto vector = allocate_vector(core, std::move(callback));
@@ -150,18 +181,12 @@ class CardBase : public NetDevice, public policy::Device {
     }
     return add(home_core_, [this] { other_interrupt(); });
   }
-  /// Routes the card's messages to the vectors: first those of the pairs, then the one for `other_interrupt`. `bus` has the function
-  /// `route_msix` of `pci::Device`.
-  template <class Bus>
-  [[nodiscard]] Result<void> route_vectors(const Bus& bus) const {
+  /// Routes the card's messages to the vectors: first those of the pairs, then the one for `other_interrupt`.
+  [[nodiscard]] Result<void> route_vectors() const {
     for (unsigned entry = 0; entry < vectors_.size(); ++entry) {
-      if (auto routed = bus.route_msix(entry, vectors_[entry].first, vectors_[entry].second); !routed) return routed;
+      if (auto routed = bus_.route_msix(entry, vectors_[entry].first, vectors_[entry].second); !routed) return routed;
     }
     return {};
-  }
-  /// The card MUST have stopped sending messages.
-  void free_vectors() noexcept {
-    for (const auto& [core, vector] : std::exchange(vectors_, {})) free_vector(core, vector);
   }
 
   // --- The link --------------------------------------------------------------------------------------------------------------------------
@@ -182,13 +207,17 @@ class CardBase : public NetDevice, public policy::Device {
     for (auto& pair : pairs_) pair->announce_link();
   }
 
+  const CardBus& bus_;
+  std::string_view name_;
   unsigned home_core_;
   CardCounters counters_;
+  bool stopped_ = false;
   rss::Table rss_table_{};
   std::atomic<bool> link_up_ = false;
   std::atomic<std::uint32_t> link_megabits_ = 0;
   std::vector<std::unique_ptr<QueuePair>> pairs_;
-  std::vector<std::pair<unsigned, std::uint8_t>> vectors_;  ///< core and vector, in the order of MSI-X entries
+  std::array<std::atomic<std::uint32_t>, cores_max> itr_us_{};  ///< for each core, the interval in use
+  std::vector<std::pair<unsigned, std::uint8_t>> vectors_;      ///< core and vector, in the order of MSI-X entries
   /// A pair that has failed makes the home core call `inspect`, because that core may read registers.
   CoalescedCall inspection_{[](void* card) noexcept { static_cast<CardBase*>(card)->inspect(); }, this};
 };

@@ -2,7 +2,7 @@
 // The rows of settings that several cards have (kernel/policy_rows.hpp).
 //
 // A setting that means the same on each card has one name, one number in logs and one sentence of help. So its row is here once, and a
-// driver's table takes it from here. What differs, such as a largest value, is an argument.
+// driver's table takes it from here. A value that differs between cards, such as the largest one, is an argument.
 #pragma once
 
 #include <cstdint>

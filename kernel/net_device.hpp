@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <expected>
 #include <optional>
 #include <span>
@@ -18,11 +19,21 @@
 #include "kernel/console.hpp"
 #include "kernel/counter.hpp"
 #include "kernel/error.hpp"
+#include "kernel/machine.hpp"
 #include "kernel/task.hpp"
 
 namespace neap {
 
 using MacAddress = std::array<std::uint8_t, 6>;
+
+/// Returns a random address of the locally administered kind, for a device that has none.
+inline MacAddress random_mac() noexcept {
+  const std::uint64_t random = machine::random_bits();
+  MacAddress mac;
+  std::memcpy(mac.data(), &random, mac.size());
+  mac[0] = static_cast<std::uint8_t>((mac[0] & 0xFC) | 2);  // local, and no group (IEEE 802, 8.2)
+  return mac;
+}
 
 /// Appends `mac` as six pairs of digits with colons between them.
 inline Line& operator<<(Line& line, const MacAddress& mac) noexcept {
@@ -249,8 +260,11 @@ class NetDevice {
   /// Any core MAY call it. It runs nothing on other cores and reads no register.
   virtual void report_counters(std::optional<unsigned> core, const Emit& emit) const = 0;
   /// Emits the device's own counters since start: those of one core's queues, or without `core` those of the whole device. Reads registers,
-  /// on the core that opened the device. Errors: `closed` (the device is gone); then nothing was emitted.
-  [[nodiscard]] virtual task<Result<void>> report_device_counters(std::optional<unsigned> core, const Emit& emit) = 0;
+  /// on the core that opened the device. Errors: `closed` (the device is gone); then nothing was emitted. A device without counters MAY
+  /// leave this function as it is.
+  [[nodiscard]] virtual task<Result<void>> report_device_counters(std::optional<unsigned> /*core*/, const Emit& /*emit*/) {
+    co_return Result<void>{};
+  }
 };
 
 }  // namespace neap

@@ -73,16 +73,16 @@ task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Opti
 }
 
 Card::Card(const pci::Device& device, Registers registers, const DeviceKind& kind, Options options)
-    : device_(device), registers_(registers), options_(options), model_(*kind.model), medium_(kind.medium) {}
+    : CardBase(pci_, kind.model->name),
+      device_(device),
+      registers_(registers),
+      options_(options),
+      model_(*kind.model),
+      medium_(kind.medium) {}
 
-void Card::stop() noexcept {
-  if (std::exchange(stopped_, true)) return;
-  policy::forget(*this);
+void Card::stop_device() noexcept {
   link_watch_.cancel();
-  set_link(false);
   if (!registers_.card_gone()) stop_card(registers_);
-  device_.enable(false);
-  free_vectors();
 }
 
 task<void> Card::close() {
@@ -107,7 +107,7 @@ task<Result<void>> Card::start() {
   if (options_.reserved_core) steered_[0] = {options_.reserved_port, *options_.reserved_core};
   unmasked_ = (std::uint64_t{1} << pairs_.size()) - 1;
 
-  if (auto done = make_vectors(device_.msix_vectors()); !done) co_return done;
+  if (auto done = make_vectors(); !done) co_return done;
   if (auto done = co_await bring_up(); !done) co_return std::unexpected(done.error());
   if (auto done = co_await check_eeprom(); !done) co_return done;
 
@@ -187,7 +187,7 @@ task<Result<void>> Card::start_queues() {
 Result<void> Card::start_interrupts() {
   const auto pairs = static_cast<unsigned>(pairs_.size());
   program_vectors(registers_, pairs, options_.queues.transmit_interrupt != 0);
-  if (auto routed = route_vectors(device_); !routed) return routed;
+  if (auto routed = route_vectors(); !routed) return routed;
   enable_vectors(registers_, unmasked_);
   return {};
 }
@@ -266,10 +266,6 @@ Result<std::uint32_t> Card::round_itr(unsigned core, std::uint32_t itr_us) const
   return moderation->itr_us();
 }
 
-std::uint32_t Card::itr_us(unsigned core) const noexcept {
-  return core < pairs_.size() ? itr_us_[core].load(std::memory_order_relaxed) : 0;
-}
-
 void Card::set_itr(unsigned core, std::uint32_t itr_us) noexcept {
   const auto moderation = Moderation::from_us(itr_us);
   if (core >= pairs_.size() || !moderation) return;
@@ -277,9 +273,8 @@ void Card::set_itr(unsigned core, std::uint32_t itr_us) noexcept {
   itr_us_[core].store(moderation->itr_us(), std::memory_order_relaxed);
 }
 
-void Card::set_interrupt(unsigned core, bool on) noexcept {
-  if (core >= pairs_.size()) return;
-  require(core == this_core(), "ixgbe: a core turns another core's interrupt on or off", core);
+void Card::want_interrupts(QueuePair& pair, bool on) noexcept {
+  const unsigned core = pair.core();
   const std::uint64_t bit = std::uint64_t{1} << core;
   if (!on) {
     unmasked_ &= ~bit;
@@ -288,7 +283,7 @@ void Card::set_interrupt(unsigned core, bool on) noexcept {
   }
   unmasked_ |= bit;
   // Frames that arrived while the vector was masked may be unprocessed, because polling may have missed them.
-  unmask_vector(registers_, core, pairs_[core]->frames_pending());
+  unmask_vector(registers_, core, pair.frames_pending());
 }
 
 Result<Statistics> Card::collect_statistics() noexcept {

@@ -56,9 +56,6 @@ class Card final : public CardBase<QueuePair, CardCounters> {
 
   [[nodiscard]] MacAddress mac() const noexcept override { return mac_; }
   [[nodiscard]] NetDeviceLimits limits() const noexcept override;
-  [[nodiscard]] NetDeviceIdentity identity() const noexcept override {
-    return {.name = model_.name, .vendor_id = device_.vendor_id, .device_id = device_.device_id, .revision = device_.revision};
-  }
   [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                         std::uint16_t destination_port) const noexcept override;
   [[nodiscard]] task<void> set_multicast(std::vector<MacAddress> groups) override;
@@ -66,9 +63,7 @@ class Card final : public CardBase<QueuePair, CardCounters> {
 
   // Overrides of policy::Device, by which settings reach the card. Errors: `unsupported` (the core does not receive), `invalid` (`itr_us`).
   [[nodiscard]] Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept override;
-  [[nodiscard]] std::uint32_t itr_us(unsigned core) const noexcept override;
   void set_itr(unsigned core, std::uint32_t itr_us) noexcept override;
-  void set_interrupt(unsigned core, bool on) noexcept override;
   [[nodiscard]] std::span<const policy::Row> settings() const noexcept override;
   [[nodiscard]] std::uint32_t value_of(policy::Setting setting) const noexcept override;
   [[nodiscard]] std::optional<policy::Setting> off_for_itr(std::uint32_t itr_us) const noexcept override;
@@ -107,13 +102,15 @@ class Card final : public CardBase<QueuePair, CardCounters> {
   [[nodiscard]] task<void> recover(QueuePair* hung);
   void other_interrupt() override;
   void inspect() override;
+  void want_interrupts(QueuePair& pair, bool on) noexcept override;
+  void stop_device() noexcept override;
   void look_at_link(bool announce);
-  void stop() noexcept;
   [[nodiscard]] std::uint32_t lowest_itr_us() const noexcept;
   /// Returns the number of cores that receive: cores 0 to this number - 1.
   [[nodiscard]] unsigned receiving() const noexcept { return std::min(static_cast<unsigned>(pairs_.size()), receive_queues_max); }
 
   const pci::Device& device_;
+  PciBus pci_{device_};
   Registers registers_;
   Options options_;
   const Model& model_;
@@ -122,11 +119,10 @@ class Card final : public CardBase<QueuePair, CardCounters> {
   std::array<std::pair<std::uint32_t, unsigned>, reg::FTQF.count> steered_{};
   MacAddress mac_{};
   std::vector<MacAddress> groups_;
-  std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // for each core, the value in EITR
-  std::atomic<std::uint64_t> unmasked_ = 0;                     // a bit for each unmasked vector
+  std::atomic<std::uint64_t> unmasked_ = 0;  // a bit for each unmasked vector
   Statistics statistics_;
   Timer link_watch_;
-  bool stopped_ = false, busy_ = false;
+  bool busy_ = false;
   bool coalescing_chosen_ = false;  // RSC has another origin than the default or a preset
   bool reset_wanted_ = false;       // a fault has occurred that needs a reset of the card
 };

@@ -16,6 +16,7 @@
 #include "drivers/ixgbe/statistics.hpp"
 #include "drivers/ixgbe/test_card.hpp"
 #include "drivers/ixgbe/vectors.hpp"
+#include "drivers/test_counter_names.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap::ixgbe {
@@ -363,29 +364,14 @@ TEST_F(StartUpTest, EachQueuesStatisticsAreReadFromItsOwnSet) {
   EXPECT_EQ(registers.read(reg::TQSM(2)).queue1, 9U);
 }
 
-/// Adds the names in `tables`, which together MUST name each counter of `Struct` once.
-template <class Struct, class... Tables>
-void add_names(std::multiset<std::string_view>& names, const Tables&... tables) {
-  const Struct counters;
-  std::set<const Counter*> counted;
-  const auto add = [&](const auto& table) {
-    for (const auto& [name, count] : table) {
-      counted.insert(&(counters.*count));
-      names.insert(name);
-    }
-  };
-  (add(tables), ...);
-  EXPECT_EQ(counted.size(), sizeof(Struct) / sizeof(Counter)) << "a counter is in no table, near " << *names.rbegin();
-}
-
 // A counter that is missing in the table is never reported; a name that occurs twice is ambiguous.
 TEST(Counters, EachHasItsOwnName) {
   std::multiset<std::string_view> names;
-  add_names<log::Traffic>(names, traffic_counts);
-  add_names<ReceiveCounters>(names, ReceiveQueueCounters::names, ReceiveCounters::names);
-  add_names<TransmitCounters>(names, TransmitQueueCounters::names, TransmitCounters::names);
-  add_names<QueuePairCounters>(names, QueuePairCounters::names);
-  add_names<CardCounters>(names, NetCardCounters::names, CardCounters::names);
+  neap::test::add_counter_names<log::Traffic>(names, traffic_counts);
+  neap::test::add_counter_names<ReceiveCounters>(names, ReceiveQueueCounters::names, ReceiveCounters::names);
+  neap::test::add_counter_names<TransmitCounters>(names, TransmitQueueCounters::names, TransmitCounters::names);
+  neap::test::add_counter_names<QueuePairCounters>(names, QueuePairCounters::names);
+  neap::test::add_counter_names<CardCounters>(names, NetCardCounters::names, CardCounters::names);
   Statistics{}.report({}, [&](std::string_view name, std::uint64_t) { names.insert(name); });
   for (const std::string_view name : names) EXPECT_EQ(names.count(name), 1U) << name;
 }

@@ -23,6 +23,12 @@ constexpr std::uint64_t wanted_features = feature::checksum | feature::guest_che
                                           feature::status | feature::control_queue | feature::control_receive | feature::multiqueue |
                                           feature::indirect | feature::event_index | feature::version_1 | feature::access_platform |
                                           feature::order_platform | moderating | feature::rss | feature::speed;
+// 5.1.3.1. Without merged buffers, each buffer for joined segments would need 64 KiB (5.1.6.3.1).
+constexpr Requirement requirements[] = {
+    {feature::host_tso4 | feature::host_tso6, feature::checksum},
+    {joining, feature::guest_checksum | feature::merged_buffers},
+    {feature::control_receive | feature::control_guest_offloads | feature::multiqueue | feature::rss | moderating, feature::control_queue},
+};
 constexpr std::pair<std::uint64_t, std::string_view> feature_names[] = {{feature::checksum, " csum"},
                                                                         {feature::guest_checksum, " guest_csum"},
                                                                         {feature::host_tso4, " tso4"},
@@ -37,6 +43,19 @@ constexpr policy::Row rows[] = {card_setting::budget_row(ReceiveQueue::budget_ma
                                 card_setting::promiscuous_row};
 constexpr std::uint32_t ethernet_bytes = 14, itr_us_max = 10'000;
 constexpr unsigned multicast_max = 64;  // QEMU's table has 64 addresses
+
+// 2.5.1: fields of more than 32 bits are read again if the device has changed its configuration meanwhile.
+MacAddress read_mac(const Transport& transport) noexcept {
+  constexpr unsigned tries = 16;
+  MacAddress mac{};
+  for (unsigned i = 0; i < tries; ++i) {
+    const std::uint32_t generation = transport.read(reg::config_generation);
+    for (std::uint8_t octet = 0; octet < mac.size(); ++octet)
+      mac[octet] = static_cast<std::uint8_t>(transport.read({Region::device, octet, 1}));
+    if (transport.read(reg::config_generation) == generation) break;
+  }
+  return mac;
+}
 
 std::uint16_t number(std::uint64_t value) noexcept { return static_cast<std::uint16_t>(value); }
 
@@ -59,26 +78,22 @@ task<Result<std::unique_ptr<Card>>> start(std::unique_ptr<Transport> transport, 
 
 task<Result<void>> Card::bring_up() {
   if (auto done = co_await reset(*transport_); !done) co_return done;
-  const auto agreed = negotiate(*transport_, wanted_features & options_.features);
+  const auto agreed = negotiate(*transport_, wanted_features & options_.features, requirements);
   if (!agreed) co_return std::unexpected(agreed.error());
   features_ = *agreed;
-  configuration_ = read_configuration(*transport_);
-  if (!has(feature::mac)) {
-    const std::uint64_t random = machine::random_bits();
-    std::memcpy(configuration_.mac.data(), &random, configuration_.mac.size());
-    configuration_.mac[0] = static_cast<std::uint8_t>((configuration_.mac[0] & 0xFC) | 2);  // local, and no group
-  }
-  if (has(feature::mtu) && options_.frame_bytes_max > configuration_.mtu + ethernet_bytes)
-    co_return failure(ErrorCode::invalid, "virtio: the device's MTU is smaller than the wanted one", configuration_.mtu);
+  mac_ = has(feature::mac) ? read_mac(*transport_) : random_mac();
+  const std::uint32_t mtu = has(feature::mtu) ? transport_->read(reg::mtu) : options_.frame_bytes_max;
+  if (options_.frame_bytes_max > mtu + ethernet_bytes)
+    co_return failure(ErrorCode::invalid, "virtio: the device's MTU is smaller than the wanted one", mtu);
   if (!has(feature::merged_buffers) && options_.frame_bytes_max > ReceivePool::buffer_bytes - frame_header_bytes)
     co_return failure(ErrorCode::unsupported, "virtio: the device has no merged buffers, which long frames need", options_.frame_bytes_max);
-  if (!has_one(feature::multiqueue | feature::rss) || configuration_.queue_pairs_max == 0) configuration_.queue_pairs_max = 1;
-  // The last vector is not for a queue. `make_vectors` refuses a device with too few.
-  const unsigned vectors = std::max(transport_->vectors(), 2U);
-  make_pairs(std::min({core_count(), configuration_.queue_pairs_max, vectors - 1, pairs_max}));
-  transport_->enable(true);
-  if (auto done = make_vectors(transport_->vectors()); !done) co_return done;
-  if (auto done = route_vectors(*transport_); !done) co_return done;
+  if (has_one(feature::multiqueue | feature::rss)) pairs_offered_ = std::max(transport_->read(reg::queue_pairs_max), 1U);
+  // One message is for the configuration. `make_vectors` refuses a device that then has none for a pair.
+  const unsigned messages = std::max(bus_.msix_vectors(), 2U) - 1;
+  make_pairs(std::min({core_count(), pairs_offered_, messages, cores_max}));
+  bus_.enable(true);
+  if (auto done = make_vectors(); !done) co_return done;
+  if (auto done = route_vectors(); !done) co_return done;
   const auto pairs = static_cast<std::uint32_t>(pairs_.size());
   transport_->write(reg::config_vector, pairs);
   if (transport_->read(reg::config_vector) != pairs)
@@ -96,7 +111,7 @@ task<Result<void>> Card::bring_up() {
     if (!done) co_return done;
   }
   if (has(feature::control_queue)) {
-    auto done = start_queue(control_.ring(), 2 * configuration_.queue_pairs_max, no_vector,
+    auto done = start_queue(control_.ring(), 2 * pairs_offered_, no_vector,
                             [this](std::uint32_t size) { return control_.prepare(std::min(size, Ring::descriptors_min)); });
     if (!done) co_return done;
   }
@@ -104,7 +119,7 @@ task<Result<void>> Card::bring_up() {
   if (auto done = co_await steer(); !done) co_return done;
   // Without this command, QEMU's device receives all frames.
   if (has(feature::control_receive)) {
-    if (auto done = co_await control_.send(CommandBytes(command::set_promiscuous) << std::uint8_t{0}); !done) co_return done;
+    if (auto done = co_await control_.send(CommandBytes() << command::set_promiscuous << std::uint8_t{0}); !done) co_return done;
     co_await set_multicast({});
   }
   co_await on_each_pair([](QueuePair& pair) { pair.receive_queue().refill(); });
@@ -139,23 +154,23 @@ Result<void> Card::start_queue(Ring& ring, unsigned number, unsigned vector, Pre
 task<Result<void>> Card::steer() {
   const std::uint16_t pairs = number(pairs_.size());
   if (pairs == 1) co_return Result<void>{};
-  if (has(feature::rss) && configuration_.rss_key_max >= toeplitz::key.size() && configuration_.rss_table_max != 0) {
-    const std::uint32_t entries = std::bit_floor(std::min(configuration_.rss_table_max, rss::table_entries));
+  const std::uint32_t entries = has(feature::rss) ? std::bit_floor(std::min(transport_->read(reg::rss_table_max), rss::table_entries)) : 0;
+  if (entries != 0 && transport_->read(reg::rss_key_max) >= toeplitz::key.size()) {
     rss_table_ = rss::table_for(pairs, rss::none, entries);
-    CommandBytes set_rss(command::set_rss);
-    set_rss << rss_hash_types << number(entries - 1) << std::uint16_t{0};
+    CommandBytes set_rss;
+    set_rss << command::set_rss << rss_hash_types << number(entries - 1) << std::uint16_t{0};
     for (const std::uint8_t queue : rss_table_) set_rss << number(queue);
     set_rss << pairs << static_cast<std::uint8_t>(toeplitz::key.size()) << toeplitz::key;
     if (auto done = co_await control_.send(set_rss)) co_return done;
   }
   rss_table_.entries = 0;
-  if (has(feature::multiqueue)) co_return co_await control_.send(CommandBytes(command::set_queue_pairs) << pairs);
+  if (has(feature::multiqueue)) co_return co_await control_.send(CommandBytes() << command::set_queue_pairs << pairs);
   co_return failure(ErrorCode::device, "virtio: the device does not spread flows over its queues");
 }
 
 void Card::print_start() const {
   Line line;
-  line << "virtio: network card, MAC " << mac() << ", " << pairs_.size() << " of " << configuration_.queue_pairs_max << " queue pairs, "
+  line << "virtio: network card, MAC " << mac() << ", " << pairs_.size() << " of " << pairs_offered_ << " queue pairs, "
        << (pairs_.size() == 1        ? "one queue"
            : rss_table_.entries != 0 ? "RSS"
                                      : "the device steers")
@@ -186,9 +201,9 @@ void Card::inspect() {
 }
 
 void Card::look_at_link() {
-  const Configuration now = read_configuration(*transport_);
-  const bool up = !has(feature::status) || (now.status & link_up_bit) != 0;
-  if (change_link(up, has(feature::speed) && now.speed != speed_unknown ? now.speed : 0)) announce_link();
+  const bool up = !has(feature::status) || (transport_->read(reg::status) & link_up_bit) != 0;
+  const std::uint32_t speed = has(feature::speed) ? transport_->read(reg::speed) : speed_unknown;
+  if (change_link(up, speed != speed_unknown ? speed : 0)) announce_link();
 }
 
 task<void> Card::fail(const char* why) {
@@ -217,14 +232,9 @@ task<void> Card::take_back() {
   co_await on_each_pair([](QueuePair& pair) { pair.abandon(); });
 }
 
-void Card::stop() noexcept {
-  if (std::exchange(stopped_, true)) return;
-  policy::forget(*this);
+void Card::stop_device() noexcept {
   control_.close();
-  set_link(false);
   transport_->write(reg::device_status, 0);
-  transport_->enable(false);
-  free_vectors();
 }
 
 // --- The interfaces ----------------------------------------------------------------------------------------------------------------------
@@ -243,27 +253,14 @@ task<void> Card::set_multicast(std::vector<MacAddress> groups) {
   co_await on_core(home_core_, [this, &groups]() -> task<void> {
     if (!has(feature::control_receive) || stopped_) co_return;  // the device then receives all groups
     const bool all = groups.size() > multicast_max;
-    if (all != all_multicast_) {
-      if (co_await control_.send(CommandBytes(command::set_all_multicast) << std::uint8_t{all})) all_multicast_ = all;
-    }
-    if (all) co_return;
+    if (all) groups.clear();
+    static_cast<void>(co_await control_.send(CommandBytes() << command::set_all_multicast << std::uint8_t{all}));
     // A table of addresses of hosts, which stays empty, and one of groups.
-    CommandBytes tables(command::set_mac_tables);
-    tables << std::uint32_t{0} << static_cast<std::uint32_t>(groups.size());
+    CommandBytes tables;
+    tables << command::set_mac_tables << std::uint32_t{0} << static_cast<std::uint32_t>(groups.size());
     for (const MacAddress& group : groups) tables << group;
     static_cast<void>(co_await control_.send(tables));
   });
-}
-
-task<Result<void>> Card::report_device_counters(std::optional<unsigned>, const Emit&) {
-  if (stopped_) co_return failure(ErrorCode::closed, "virtio: the device is closed");
-  co_return Result<void>{};
-}
-
-void Card::set_interrupt(unsigned core, bool on) noexcept {
-  if (core >= pairs_.size()) return;
-  require(core == this_core(), "virtio: a core turns another core's interrupt on or off", core);
-  pairs_[core]->want_interrupts(on);
 }
 
 // --- Settings ----------------------------------------------------------------------------------------------------------------------------
@@ -275,25 +272,26 @@ Result<std::uint32_t> Card::round_itr(unsigned core, std::uint32_t itr_us) const
   return itr_us;
 }
 
-std::uint32_t Card::itr_us(unsigned core) const noexcept {
-  return core < pairs_.size() ? itr_us_[interval_of(core)].load(std::memory_order_relaxed) : 0;
-}
-
+// Without an interval for each queue, there is one for all.
 void Card::set_itr(unsigned core, std::uint32_t itr_us) noexcept {
   if (!round_itr(core, itr_us)) return;
-  itr_us_[interval_of(core)].store(itr_us, std::memory_order_relaxed);
+  for (unsigned each = 0; each < pairs_.size(); ++each) {
+    if (each == core || !has(feature::queue_coalescing)) itr_us_[each].store(itr_us, std::memory_order_relaxed);
+  }
   interval_call_.ask(home_core_);
 }
 
 task<void> Card::send_intervals() {
   if (std::exchange(sending_, true)) co_return;  // the call in progress sends this change, too
+  const bool each = has(feature::queue_coalescing);
   for (bool changed = true; std::exchange(changed, false) && !stopped_;) {
-    for (unsigned core = 0; core < pairs_.size(); ++core) {
+    for (unsigned core = 0; core < (each ? pairs_.size() : 1); ++core) {
       const std::uint32_t wanted_us = itr_us(core);
-      if (std::exchange(itr_us_sent_[interval_of(core)], wanted_us) == wanted_us) continue;
+      if (std::exchange(itr_us_sent_[core], wanted_us) == wanted_us) continue;
       changed = true;
-      CommandBytes set(has(feature::queue_coalescing) ? command::set_queue_coalescing : command::set_receive_coalescing);
-      if (has(feature::queue_coalescing)) set << number(2ULL * core) << std::uint16_t{0};
+      CommandBytes set;
+      set << (each ? command::set_queue_coalescing : command::set_receive_coalescing);
+      if (each) set << number(2ULL * core) << std::uint16_t{0};
       // Half a ring of frames ends the wait early, so that the ring does not run dry.
       set << pairs_[core]->receive_queue().ring().size() / 2 << wanted_us;
       static_cast<void>(co_await control_.send(set));
@@ -320,14 +318,14 @@ task<Result<policy::Device::Change>> Card::change(policy::Setting wanted, std::u
     co_await on_each_pair([value](QueuePair& pair) { pair.set_budget(value); });
   } else if (wanted == card_setting::promiscuous) {
     if (!has(feature::control_receive)) co_return failure(ErrorCode::unsupported, "this device has no filter");
-    done = co_await control_.send(CommandBytes(command::set_promiscuous) << std::uint8_t{on});
+    done = co_await control_.send(CommandBytes() << command::set_promiscuous << std::uint8_t{on});
     if (done) promiscuous_ = on;
   } else if (wanted == card_setting::coalescing) {
     if (on == (value_of(wanted) != 0)) co_return Change{.value = value};
     if (!has_one(joining) || !has(feature::control_guest_offloads))
       co_return failure(ErrorCode::unsupported, "this device cannot change rsc");
     const std::uint64_t offloads = features_ & (feature::guest_checksum | (on ? joining : 0));
-    done = co_await control_.send(CommandBytes(command::set_guest_offloads) << offloads);
+    done = co_await control_.send(CommandBytes() << command::set_guest_offloads << offloads);
     if (done) coalescing_ = on;
   } else {
     co_return failure(ErrorCode::unsupported, "virtio-net has no such setting");

@@ -10,20 +10,16 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "drivers/card_base.hpp"
 #include "drivers/virtio/control_queue.hpp"
 #include "drivers/virtio/queue_pair.hpp"
-#include "drivers/virtio/transport.hpp"
+#include "drivers/virtio_bus/transport.hpp"
 
 namespace neap::virtio {
-
-constexpr unsigned pairs_max = 64;
 
 struct Options {
   std::uint32_t frame_bytes_max = 1514;
@@ -34,7 +30,8 @@ struct Options {
 class Card final : public CardBase<QueuePair, CardCounters> {
  public:
   /// MUST be called only by `start` below.
-  Card(std::unique_ptr<Transport> transport, Options options) noexcept : transport_(std::move(transport)), options_(options) {}
+  Card(std::unique_ptr<Transport> transport, Options options) noexcept
+      : CardBase(transport->bus(), "virtio-net"), transport_(std::move(transport)), options_(options) {}
   /// Queue pairs with a stack attached (see `close`) stay in memory, because their cores may be using them.
   ~Card() override { stop(); }
 
@@ -42,19 +39,14 @@ class Card final : public CardBase<QueuePair, CardCounters> {
   /// stacks have released their buffers.
   [[nodiscard]] task<void> close();
 
-  [[nodiscard]] NetDeviceIdentity identity() const noexcept override { return transport_->identity(); }
-  [[nodiscard]] MacAddress mac() const noexcept override { return configuration_.mac; }
+  [[nodiscard]] MacAddress mac() const noexcept override { return mac_; }
   [[nodiscard]] NetDeviceLimits limits() const noexcept override;
   [[nodiscard]] task<void> set_multicast(std::vector<MacAddress> groups) override;
-  /// The device has no counters of its own (virtio 1.2). Errors: `closed`.
-  [[nodiscard]] task<Result<void>> report_device_counters(std::optional<unsigned> core, const Emit& emit) override;
 
   // Overrides of policy::Device.
   [[nodiscard]] Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept override;
-  [[nodiscard]] std::uint32_t itr_us(unsigned core) const noexcept override;
   /// The device gets the interval by a command, shortly after the call.
   void set_itr(unsigned core, std::uint32_t itr_us) noexcept override;
-  void set_interrupt(unsigned core, bool on) noexcept override;
   [[nodiscard]] std::span<const policy::Row> settings() const noexcept override;
   [[nodiscard]] std::uint32_t value_of(policy::Setting setting) const noexcept override;
   [[nodiscard]] task<Result<Change>> change(policy::Setting setting, std::uint32_t value, unsigned core) override;
@@ -72,28 +64,33 @@ class Card final : public CardBase<QueuePair, CardCounters> {
   void print_start() const;
   void other_interrupt() override;
   void inspect() override;
+  void want_interrupts(QueuePair& pair, bool on) noexcept override { pair.want_interrupts(on); }
+  void stop_device() noexcept override;
   void look_at_link();
   [[nodiscard]] task<void> fail(const char* why);
   [[nodiscard]] task<void> take_back();
-  void stop() noexcept;
   /// True if device and driver agree on all of `features`; `has_one`: on at least one.
   [[nodiscard]] bool has(std::uint64_t features) const noexcept { return (features_ & features) == features; }
   [[nodiscard]] bool has_one(std::uint64_t features) const noexcept { return (features_ & features) != 0; }
-  /// The place of a core's interval in `itr_us_`: with one interval for all queues, it is the first.
-  [[nodiscard]] unsigned interval_of(unsigned core) const noexcept { return has(feature::queue_coalescing) ? core : 0; }
 
   std::unique_ptr<Transport> transport_;
   Options options_;
   std::uint64_t features_ = 0;
-  Configuration configuration_;
+  MacAddress mac_{};
+  std::uint32_t pairs_offered_ = 1;
   ControlQueue control_{counters_};
-  std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // as set
-  std::array<std::uint32_t, pairs_max> itr_us_sent_{};
+  std::array<std::uint32_t, cores_max> itr_us_sent_{};
   std::uint32_t budget_ = 64;
-  bool promiscuous_ = false, coalescing_ = true, all_multicast_ = false;
-  bool closing_ = false, stopped_ = false, sending_ = false;
+  bool promiscuous_ = false, coalescing_ = true;
+  bool closing_ = false, sending_ = false;
   CoalescedCall interval_call_{[](void* card) noexcept { neap::start(static_cast<Card*>(card)->send_intervals()); }, this};
 };
+
+/// True for virtio-net with the modern interface, and for a transitional one (4.1.2.1).
+[[nodiscard]] constexpr bool is_network_card(const pci::Device& device) noexcept {
+  constexpr unsigned kind = 1, transitional = 0x1000;
+  return device.vendor_id == pci_vendor && (device.device_id == pci_device_first + kind || device.device_id == transitional);
+}
 
 /// The card's rows of the table of settings (kernel/policy_rows.hpp).
 [[nodiscard]] std::span<const policy::Row> setting_rows() noexcept;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "drivers/common_settings.hpp"
+#include "drivers/test_counter_names.hpp"
 #include "drivers/virtio/test_stack.hpp"
 
 namespace neap::virtio::test {
@@ -242,6 +243,30 @@ TEST(VirtioCard, ModerationIsOfferedWhereTheDeviceHasIt) {
   Opened without(1, {.features = ~(feature::coalescing | feature::queue_coalescing)});
   EXPECT_EQ(without.card->round_itr(0, 16).error().code, ErrorCode::invalid);
   EXPECT_TRUE(without.card->round_itr(0, 0).has_value());
+}
+
+// A device that has failed is closed already, so `close` waits for no further reset.
+TEST(VirtioCard, AFailedCardIsClosedAtOnce) {
+  Opened opened(1);
+  ASSERT_NE(opened.card, nullptr) << opened.error.message;
+  opened.device->status |= status::needs_reset;
+  opened.config_interrupt();
+  EXPECT_TRUE(HostMachine::wait_until([&] { return opened.counter("virtio.card.failures") == 1 && !opened.device->enabled; }));
+  opened.device->options.never_resets = true;
+  opened.device->status = status::driver;  // a second reset would wait for its time-out
+  const auto before = std::chrono::steady_clock::now();
+  opened.machine.run(0, [&]() -> task<void> { co_await opened.card->close(); });
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 500ms);
+}
+
+TEST(VirtioCounters, EachHasItsOwnName) {
+  std::multiset<std::string_view> names;
+  neap::test::add_counter_names<log::Traffic>(names, traffic_counts);
+  neap::test::add_counter_names<ReceiveCounters>(names, ReceiveQueueCounters::names, ReceiveCounters::names);
+  neap::test::add_counter_names<TransmitCounters>(names, TransmitQueueCounters::names, TransmitCounters::names);
+  neap::test::add_counter_names<PairCounters>(names, QueuePairCounters::names, PairCounters::names);
+  neap::test::add_counter_names<CardCounters>(names, NetCardCounters::names, CardCounters::names);
+  for (const std::string_view name : names) EXPECT_EQ(names.count(name), 1U) << name;
 }
 
 }  // namespace

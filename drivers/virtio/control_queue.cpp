@@ -8,7 +8,7 @@ namespace neap::virtio {
 using namespace std::chrono_literals;
 
 namespace {
-constexpr std::uint32_t answer_at = CommandBytes::bytes_max;
+constexpr std::uint32_t answer_at = sizeof(CommandBytes);  // behind the command
 constexpr std::byte no_answer{0xFF}, done{0};
 }  // namespace
 
@@ -23,7 +23,7 @@ Result<void> ControlQueue::prepare(std::uint32_t descriptors) {
 
 task<Result<void>> ControlQueue::send(CommandBytes command) {
   const auto lock = co_await in_use_.lock();
-  const std::span<const std::byte> bytes = command;
+  const std::span<const std::byte> bytes = command.bytes();
   const auto refuse = [&](ErrorCode code, const char* why) {
     counters_.refused_commands.add();
     return failure(code, why, std::to_integer<unsigned>(bytes[0]) << 8 | std::to_integer<unsigned>(bytes[1]));

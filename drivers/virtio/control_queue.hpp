@@ -5,36 +5,16 @@
 // used again, because a late answer would be taken for that of the next command.
 #pragma once
 
-#include <array>
-#include <cstring>
-#include <span>
-
 #include "drivers/virtio/counters.hpp"
 #include "drivers/virtio/ring.hpp"
 #include "kernel/async_mutex.hpp"
-#include "kernel/panic.hpp"
+#include "kernel/message_bytes.hpp"
 #include "kernel/task.hpp"
 
 namespace neap::virtio {
 
-/// The bytes of a command. Its data are appended as little-endian numbers.
-class CommandBytes {
- public:
-  static constexpr std::uint32_t bytes_max = 512;
-  explicit CommandBytes(Command command) noexcept { *this << command; }
-  template <class T>
-  CommandBytes& operator<<(const T& value) noexcept {
-    require(sizeof value <= bytes_max - count_, "virtio: a command is too long", count_);
-    std::memcpy(&bytes_[count_], &value, sizeof value);
-    count_ += sizeof value;
-    return *this;
-  }
-  operator std::span<const std::byte>() const noexcept { return {bytes_.data(), count_}; }
-
- private:
-  std::array<std::byte, bytes_max> bytes_;
-  std::size_t count_ = 0;
-};
+/// A command and its data, as the device reads them.
+using CommandBytes = MessageBytes<512>;
 
 class ControlQueue {
  public:

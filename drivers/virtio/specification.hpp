@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Numbers and layouts of virtio 1.2 (OASIS committee specification, 2022), as far as the driver uses them.
+// Numbers and layouts of virtio-net and of rings in virtio 1.2 (OASIS committee specification, 2022), as far as the driver uses them.
 //
 // All fields are little-endian, as the CPU is. Section numbers in drivers/virtio/ are those of that specification.
 #pragma once
@@ -7,48 +7,26 @@
 #include <cstdint>
 #include <cstring>
 
+#include "drivers/virtio_bus/registers.hpp"
+
 namespace neap::virtio {
 
-// --- Registers (4.1.4.3, 5.1.4) ----------------------------------------------------------------------------------------------------------
-/// The structures of a device that drivers read and write.
-enum class Region : std::uint8_t { common, device };
-struct Register {
-  Region region;
-  std::uint8_t offset, bytes;
-};
+// --- The device's configuration (5.1.4) --------------------------------------------------------------------------------------------------
 namespace reg {
-constexpr Register device_feature_select{Region::common, 0, 4}, device_feature{Region::common, 4, 4};
-constexpr Register driver_feature_select{Region::common, 8, 4}, driver_feature{Region::common, 12, 4};
-constexpr Register config_vector{Region::common, 16, 2}, queue_count{Region::common, 18, 2};
-constexpr Register device_status{Region::common, 20, 1}, config_generation{Region::common, 21, 1};
-constexpr Register queue_select{Region::common, 22, 2}, queue_size{Region::common, 24, 2}, queue_vector{Region::common, 26, 2};
-constexpr Register queue_enable{Region::common, 28, 2}, queue_notify_offset{Region::common, 30, 2};
-constexpr Register queue_descriptors{Region::common, 32, 8}, queue_available{Region::common, 40, 8}, queue_used{Region::common, 48, 8};
-constexpr std::uint32_t common_bytes = 56;
-
-constexpr Register mac{Region::device, 0, 6}, status{Region::device, 6, 2}, queue_pairs_max{Region::device, 8, 2};
+constexpr Register status{Region::device, 6, 2}, queue_pairs_max{Region::device, 8, 2};
 constexpr Register mtu{Region::device, 10, 2}, speed{Region::device, 12, 4};
 constexpr Register rss_key_max{Region::device, 17, 1}, rss_table_max{Region::device, 18, 2};
 }  // namespace reg
 
-constexpr std::uint16_t no_vector = 0xFFFF;  // 4.1.5.1.2
-constexpr std::uint32_t link_up_bit = 1;     // 5.1.4, in `status`
+constexpr std::uint32_t link_up_bit = 1;  // in `status`
 constexpr std::uint32_t speed_unknown = ~0U;
 
-/// 2.1: bits of the device's status.
-namespace status {
-constexpr std::uint32_t acknowledge = 1, driver = 2, driver_ok = 4, features_ok = 8, needs_reset = 64, failed = 128;
-}  // namespace status
-
-// --- Features (5.1.3, 6) -----------------------------------------------------------------------------------------------------------------
+// --- Features (5.1.3) --------------------------------------------------------------------------------------------------------------------
 namespace feature {
-constexpr std::uint64_t bit(unsigned number) noexcept { return std::uint64_t{1} << number; }
 constexpr std::uint64_t checksum = bit(0), guest_checksum = bit(1), control_guest_offloads = bit(2), mtu = bit(3), mac = bit(5);
 constexpr std::uint64_t guest_tso4 = bit(7), guest_tso6 = bit(8), host_tso4 = bit(11), host_tso6 = bit(12);
 constexpr std::uint64_t merged_buffers = bit(15), status = bit(16), control_queue = bit(17), control_receive = bit(18),
                         multiqueue = bit(22);
-constexpr std::uint64_t indirect = bit(28), event_index = bit(29);
-constexpr std::uint64_t version_1 = bit(32), access_platform = bit(33), order_platform = bit(36);
 constexpr std::uint64_t queue_coalescing = bit(52), coalescing = bit(53), rss = bit(60), speed = bit(63);
 }  // namespace feature
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "drivers/virtio/ring.hpp"
-#include "drivers/virtio/transport.hpp"
+#include "drivers/virtio_bus/transport.hpp"
 #include "kernel/machine.hpp"
 
 namespace neap::virtio::test {
@@ -174,7 +174,7 @@ struct TestDeviceOptions {
   bool refuses_features = false, never_resets = false;
 };
 
-class TestDevice final : public Transport {
+class TestDevice final : public Transport, public CardBus {
  public:
   explicit TestDevice(TestDeviceOptions wanted = {}) : options(wanted) { doorbells.fill(0xFFFF); }
   TestDevice& operator=(TestDevice&&) = delete;
@@ -262,15 +262,16 @@ class TestDevice final : public Transport {
   [[nodiscard]] volatile std::uint16_t* notify_address(std::uint32_t offset) const noexcept override {
     return offset < doorbells.size() ? &doorbells[offset] : nullptr;
   }
-  [[nodiscard]] unsigned vectors() const noexcept override { return options.vectors; }
+  [[nodiscard]] const CardBus& bus() const noexcept override { return *this; }
+  [[nodiscard]] unsigned msix_vectors() const noexcept override { return options.vectors; }
   [[nodiscard]] Result<void> route_msix(unsigned entry, unsigned core, std::uint8_t vector) const override {
     const std::lock_guard guard(lock_);
     routes[entry] = {core, vector};
     return {};
   }
   void enable(bool on) const noexcept override { enabled = on; }
-  [[nodiscard]] NetDeviceIdentity identity() const noexcept override {
-    return {.name = "virtio-net", .vendor_id = 0x1AF4, .device_id = 0x1041, .revision = 1};
+  [[nodiscard]] NetDeviceIdentity identity(std::string_view name) const noexcept override {
+    return {.name = name, .vendor_id = 0x1AF4, .device_id = 0x1041, .revision = 1};
   }
 
   /// Executes the commands that wait in the control queue.

@@ -2,7 +2,7 @@
 // virtio over PCI (4.1): the structures are in BARs, at places that capabilities name.
 #include <new>
 
-#include "drivers/virtio/transport.hpp"
+#include "drivers/virtio_bus/transport.hpp"
 #include "kernel/register_block.hpp"
 
 namespace neap::virtio {
@@ -10,7 +10,6 @@ namespace neap::virtio {
 namespace {
 
 constexpr std::uint8_t vendor_capability = 9;
-constexpr std::uint16_t vendor = 0x1AF4, transitional_network = 0x1000, network = 0x1041;
 /// 4.1.4: values of `cfg_type`.
 constexpr std::uint32_t common_structure = 1, notify_structure = 2, device_structure = 4;
 
@@ -35,35 +34,24 @@ Result<Structure> map_structure(const pci::Device& device, std::uint32_t type) {
 class PciTransport final : public Transport {
  public:
   PciTransport(const pci::Device& device, RegisterBlock common, RegisterBlock own, const Structure& notify) noexcept
-      : device_(device), common_(common), own_(own), notify_(notify) {}
+      : bus_(device), common_(common), own_(own), notify_(notify) {}
 
   [[nodiscard]] std::uint32_t read(Register place) const noexcept override { return block(place).read(place.offset, place.bytes); }
   void write(Register place, std::uint64_t value) const noexcept override { block(place).write(place.offset, place.bytes, value); }
   [[nodiscard]] volatile std::uint16_t* notify_address(std::uint32_t offset) const noexcept override {
     return notify_.registers.at<std::uint16_t>(std::uint64_t{offset} * notify_.multiplier);
   }
-  [[nodiscard]] unsigned vectors() const noexcept override { return device_.msix_vectors(); }
-  [[nodiscard]] Result<void> route_msix(unsigned entry, unsigned core, std::uint8_t vector) const override {
-    return device_.route_msix(entry, core, vector);
-  }
-  void enable(bool on) const noexcept override { device_.enable(on); }
-  [[nodiscard]] NetDeviceIdentity identity() const noexcept override {
-    return {.name = "virtio-net", .vendor_id = device_.vendor_id, .device_id = device_.device_id, .revision = device_.revision};
-  }
+  [[nodiscard]] const CardBus& bus() const noexcept override { return bus_; }
 
  private:
   [[nodiscard]] const RegisterBlock& block(Register place) const noexcept { return place.region == Region::common ? common_ : own_; }
 
-  const pci::Device& device_;
+  PciBus bus_;
   RegisterBlock common_, own_;
   Structure notify_;
 };
 
 }  // namespace
-
-bool is_network_card(const pci::Device& device) noexcept {
-  return device.vendor_id == vendor && (device.device_id == network || device.device_id == transitional_network);
-}
 
 Result<std::unique_ptr<Transport>> open_pci(const pci::Device& device) {
   const auto common = map_structure(device, common_structure), notify = map_structure(device, notify_structure);

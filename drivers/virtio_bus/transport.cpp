@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "drivers/virtio/transport.hpp"
+#include "drivers/virtio_bus/transport.hpp"
 
 #include <chrono>
 
@@ -8,24 +8,6 @@
 namespace neap::virtio {
 
 using namespace std::chrono_literals;
-
-Configuration read_configuration(const Transport& transport) noexcept {
-  constexpr unsigned tries = 16;
-  Configuration now;
-  for (unsigned i = 0; i < tries; ++i) {
-    const std::uint32_t generation = transport.read(reg::config_generation);
-    for (std::uint8_t octet = 0; octet < now.mac.size(); ++octet)
-      now.mac[octet] = static_cast<std::uint8_t>(transport.read({Region::device, octet, 1}));
-    now.status = transport.read(reg::status);
-    now.queue_pairs_max = transport.read(reg::queue_pairs_max);
-    now.mtu = transport.read(reg::mtu);
-    now.speed = transport.read(reg::speed);
-    now.rss_key_max = transport.read(reg::rss_key_max);
-    now.rss_table_max = transport.read(reg::rss_table_max);
-    if (transport.read(reg::config_generation) == generation) break;
-  }
-  return now;
-}
 
 task<Result<void>> reset(const Transport& transport) {
   transport.write(reg::device_status, 0);
@@ -37,17 +19,7 @@ task<Result<void>> reset(const Transport& transport) {
   co_return Result<void>{};
 }
 
-Result<std::uint64_t> negotiate(const Transport& transport, std::uint64_t wanted) noexcept {
-  // 5.1.3.1: features, and those that they need. Without merged buffers, each buffer for joined segments would need 64 KiB (5.1.6.3.1).
-  constexpr std::uint64_t joining = feature::guest_tso4 | feature::guest_tso6;
-  constexpr std::uint64_t commanded = feature::control_receive | feature::control_guest_offloads | feature::multiqueue | feature::rss |
-                                      feature::coalescing | feature::queue_coalescing;
-  struct Requirement {
-    std::uint64_t features, needs;
-  };
-  constexpr Requirement requirements[] = {{feature::host_tso4 | feature::host_tso6, feature::checksum},
-                                          {joining, feature::guest_checksum | feature::merged_buffers},
-                                          {commanded, feature::control_queue}};
+Result<std::uint64_t> negotiate(const Transport& transport, std::uint64_t wanted, std::span<const Requirement> requirements) noexcept {
   transport.write(reg::device_status, status::acknowledge);
   transport.write(reg::device_status, status::acknowledge | status::driver);
   std::uint64_t offered = 0;

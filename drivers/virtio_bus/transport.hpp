@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Access to a device's registers and interrupts.
+// Access to the registers of a virtio device of any kind, and the agreement on features.
 //
 // Setting a device up takes many register accesses, whose meaning depends on selectors. So this interface has virtual functions, and host
 // tests simulate the device behind it. Traffic needs one address only, that of a queue's notification.
@@ -7,10 +7,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
-#include "drivers/virtio/specification.hpp"
+#include "drivers/card_bus.hpp"
+#include "drivers/virtio_bus/registers.hpp"
 #include "kernel/error.hpp"
-#include "kernel/net_device.hpp"
 #include "kernel/pci.hpp"
 #include "kernel/task.hpp"
 
@@ -25,31 +26,24 @@ class Transport {
   virtual void write(Register place, std::uint64_t value) const noexcept = 0;
   /// The address to which a queue's number is written (4.1.4.4); null if `offset` is outside of the structure.
   [[nodiscard]] virtual volatile std::uint16_t* notify_address(std::uint32_t offset) const noexcept = 0;
-  [[nodiscard]] virtual unsigned vectors() const noexcept = 0;
-  /// As in `pci::Device`.
-  [[nodiscard]] virtual Result<void> route_msix(unsigned entry, unsigned core, std::uint8_t vector) const = 0;
-  /// Allows or forbids the device's DMA and interrupts.
-  virtual void enable(bool on) const noexcept = 0;
-  [[nodiscard]] virtual NetDeviceIdentity identity() const noexcept = 0;
+  [[nodiscard]] virtual const CardBus& bus() const noexcept = 0;
 };
 
-/// True for virtio-net with the modern interface, and for a transitional one (4.1.2.1).
-[[nodiscard]] bool is_network_card(const pci::Device& device) noexcept;
+/// PCI's identity of a virtio device with the modern interface: `pci_device_first` plus its kind (4.1.2).
+constexpr std::uint16_t pci_vendor = 0x1AF4, pci_device_first = 0x1040;
 /// Maps the structures of the device (4.1.4). Errors: `unsupported` (a legacy device), `device` (a structure outside of its BAR), and those
 /// of `map_bar`.
 [[nodiscard]] Result<std::unique_ptr<Transport>> open_pci(const pci::Device& device);
 
-/// The device's configuration, read as one state (2.5.1). A field has a meaning only if its feature was negotiated.
-struct Configuration {
-  MacAddress mac{};
-  std::uint32_t status = 0, queue_pairs_max = 0, mtu = 0, speed = 0, rss_key_max = 0, rss_table_max = 0;
-};
-[[nodiscard]] Configuration read_configuration(const Transport& transport) noexcept;
-
 /// Resets the device and waits until it says so (4.1.4.3.1). Errors: `timeout`.
 [[nodiscard]] task<Result<void>> reset(const Transport& transport);
+/// Features that are of use only with all of `needs`.
+struct Requirement {
+  std::uint64_t features, needs;
+};
 /// 3.1.1, steps 2 to 6: agrees on those of the `wanted` features that the device offers and whose requirements are met. Errors:
 /// `unsupported`.
-[[nodiscard]] Result<std::uint64_t> negotiate(const Transport& transport, std::uint64_t wanted) noexcept;
+[[nodiscard]] Result<std::uint64_t> negotiate(const Transport& transport, std::uint64_t wanted,
+                                              std::span<const Requirement> requirements) noexcept;
 
 }  // namespace neap::virtio
