@@ -130,24 +130,10 @@ task<Result<void>> Card::bring_up() {
 /// Calls `prepare(descriptors)`, which allocates `ring`, and starts the queue.
 template <class Prepare>
 Result<void> Card::start_queue(Ring& ring, unsigned number, unsigned vector, Prepare prepare) {
-  transport_->write(reg::queue_select, number);
-  const std::uint32_t offered = transport_->read(reg::queue_size);
-  // 2.7: the size of a split ring is a power of two, at most 32768.
-  if (offered < Ring::descriptors_min || offered > 32768 || transport_->read(reg::queue_enable) != 0)
-    return failure(ErrorCode::device, "virtio: a queue does not exist, is too short, or is in use", offered);
-  if (auto done = prepare(std::bit_floor(std::min(offered, options_.ring_descriptors_max))); !done) return done;
-  transport_->write(reg::queue_size, ring.size());
-  transport_->write(reg::queue_vector, vector);
-  if (transport_->read(reg::queue_vector) != vector)
-    return failure(ErrorCode::device, "virtio: the device refuses an interrupt vector", vector);
-  transport_->write(reg::queue_descriptors, ring.descriptors_address());
-  transport_->write(reg::queue_available, ring.available_address());
-  transport_->write(reg::queue_used, ring.used_address());
-  volatile std::uint16_t* const notify = transport_->notify_address(transport_->read(reg::queue_notify_offset));
-  if (notify == nullptr) return failure(ErrorCode::device, "virtio: a queue is notified outside of its BAR", number);
-  ring.connect(notify, static_cast<std::uint16_t>(number), has(feature::event_index));
-  transport_->write(reg::queue_enable, 1);
-  return {};
+  const auto descriptors = select_queue(*transport_, number, options_.ring_descriptors_max);
+  if (!descriptors) return std::unexpected(descriptors.error());
+  if (auto done = prepare(*descriptors); !done) return done;
+  return enable_queue(*transport_, ring, number, vector, has(feature::event_index));
 }
 
 // Tells the device how to spread flows over the pairs. With one pair, each entry of `rss_table_` names it.

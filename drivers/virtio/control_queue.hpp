@@ -6,7 +6,8 @@
 #pragma once
 
 #include "drivers/virtio/counters.hpp"
-#include "drivers/virtio/ring.hpp"
+#include "drivers/virtio/specification.hpp"
+#include "drivers/virtio_bus/ring.hpp"
 #include "kernel/async_mutex.hpp"
 #include "kernel/message_bytes.hpp"
 #include "kernel/task.hpp"

@@ -18,7 +18,8 @@
 
 #include "drivers/receive_pool.hpp"
 #include "drivers/virtio/counters.hpp"
-#include "drivers/virtio/ring.hpp"
+#include "drivers/virtio/specification.hpp"
+#include "drivers/virtio_bus/ring.hpp"
 #include "kernel/net_device.hpp"
 
 namespace neap::virtio {

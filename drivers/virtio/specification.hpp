@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// Numbers and layouts of virtio-net and of rings in virtio 1.2 (OASIS committee specification, 2022), as far as the driver uses them.
+// Numbers and layouts of virtio-net in virtio 1.2 (OASIS committee specification, 2022), as far as the driver uses them.
 //
 // All fields are little-endian, as the CPU is. Section numbers in drivers/virtio/ are those of that specification.
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "drivers/virtio_bus/registers.hpp"
 
@@ -29,28 +28,6 @@ constexpr std::uint64_t merged_buffers = bit(15), status = bit(16), control_queu
                         multiqueue = bit(22);
 constexpr std::uint64_t queue_coalescing = bit(52), coalescing = bit(53), rss = bit(60), speed = bit(63);
 }  // namespace feature
-
-// --- Rings (2.7) -------------------------------------------------------------------------------------------------------------------------
-struct alignas(16) Descriptor {
-  std::uint64_t address;
-  std::uint32_t bytes;
-  std::uint16_t flags, next;
-
-  /// Writes all fields, in two stores.
-  void store(std::uint64_t to, std::uint32_t count, std::uint32_t bits = 0, std::uint32_t number = 0) noexcept {
-    const std::uint64_t word = count | std::uint64_t{bits} << 32 | std::uint64_t{number} << 48;
-    std::memcpy(&address, &to, sizeof to);
-    std::memcpy(&bytes, &word, sizeof word);
-  }
-};
-namespace descriptor_flag {
-constexpr std::uint16_t next = 1, device_writes = 2, indirect = 4;
-}  // namespace descriptor_flag
-
-struct UsedEntry {
-  std::uint32_t id;     ///< index of the chain's first descriptor
-  std::uint32_t bytes;  ///< that the device wrote
-};
 
 // --- Headers of frames (5.1.6) -----------------------------------------------------------------------------------------------------------
 struct FrameHeader {

@@ -16,7 +16,8 @@
 #include <span>
 #include <vector>
 
-#include "drivers/virtio/ring.hpp"
+#include "drivers/virtio/specification.hpp"
+#include "drivers/virtio_bus/ring.hpp"
 #include "drivers/virtio_bus/transport.hpp"
 #include "kernel/machine.hpp"
 

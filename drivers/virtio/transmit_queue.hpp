@@ -21,7 +21,8 @@
 #include <memory>
 
 #include "drivers/virtio/counters.hpp"
-#include "drivers/virtio/ring.hpp"
+#include "drivers/virtio/specification.hpp"
+#include "drivers/virtio_bus/ring.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/net_device.hpp"
 

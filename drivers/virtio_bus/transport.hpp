@@ -11,6 +11,7 @@
 
 #include "drivers/card_bus.hpp"
 #include "drivers/virtio_bus/registers.hpp"
+#include "drivers/virtio_bus/ring.hpp"
 #include "kernel/error.hpp"
 #include "kernel/pci.hpp"
 #include "kernel/task.hpp"
@@ -45,5 +46,13 @@ struct Requirement {
 /// `unsupported`.
 [[nodiscard]] Result<std::uint64_t> negotiate(const Transport& transport, std::uint64_t wanted,
                                               std::span<const Requirement> requirements) noexcept;
+
+// 4.1.5.1.3: the steps to start a queue. Between them, the caller allocates its ring.
+/// Returns the number of descriptors of the ring: what the device offers, and at most `descriptors_max`. Errors: `device`.
+[[nodiscard]] Result<std::uint32_t> select_queue(const Transport& transport, unsigned number, std::uint32_t descriptors_max) noexcept;
+/// Tells the device where `ring` is, and turns the queue on. `vector`: an entry of MSI-X, or `no_vector`. `event_index`: device and driver
+/// agree on that feature. The queue MUST be the one that was selected last. Errors: `device`.
+[[nodiscard]] Result<void> enable_queue(const Transport& transport, Ring& ring, unsigned number, unsigned vector,
+                                        bool event_index) noexcept;
 
 }  // namespace neap::virtio

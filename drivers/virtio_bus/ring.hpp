@@ -14,11 +14,31 @@
 #include <cstring>
 #include <utility>
 
-#include "drivers/virtio/specification.hpp"
 #include "kernel/error.hpp"
 #include "kernel/memory/dma_memory.hpp"
 
 namespace neap::virtio {
+
+struct alignas(16) Descriptor {
+  std::uint64_t address;
+  std::uint32_t bytes;
+  std::uint16_t flags, next;
+
+  /// Writes all fields, in two stores.
+  void store(std::uint64_t to, std::uint32_t count, std::uint32_t bits = 0, std::uint32_t number = 0) noexcept {
+    const std::uint64_t word = count | std::uint64_t{bits} << 32 | std::uint64_t{number} << 48;
+    std::memcpy(&address, &to, sizeof to);
+    std::memcpy(&bytes, &word, sizeof word);
+  }
+};
+namespace descriptor_flag {
+constexpr std::uint16_t next = 1, device_writes = 2, indirect = 4;
+}  // namespace descriptor_flag
+
+struct UsedEntry {
+  std::uint32_t id;     ///< index of the chain's first descriptor
+  std::uint32_t bytes;  ///< that the device wrote
+};
 
 class Ring {
  public:
