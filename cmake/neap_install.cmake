@@ -7,7 +7,8 @@
 #
 # `neap_libraries` builds all of it.
 include(CMakePackageConfigHelpers)
-set(libraries neap_kernel neap_x86 neap_boot neap_address neap_net neap_receive_pool neap_ixgbe neap_virtio neap_cards neap_observe)
+set(libraries neap_kernel neap_x86 neap_boot neap_address neap_net neap_receive_pool neap_ixgbe neap_virtio_bus neap_virtio neap_cards
+  neap_observe)
 add_custom_target(neap_libraries)
 add_dependencies(neap_libraries ${libraries})
 

@@ -198,24 +198,24 @@ task<void> Card::fail(const char* why) {
   set_link(false);
   announce_link();
   co_await take_back();
-  closing_ = false;
 }
 
 task<void> Card::close() {
   require_home_core();
   while (closing_ || sending_) co_await sleep_for(1ms);
-  closing_ = true;
   if (!stopped_) co_await take_back();
   co_await detach_all();
 }
 
 // Resets the device, and takes the buffers and frames back that it held.
 task<void> Card::take_back() {
+  closing_ = true;
   control_.close();
   static_cast<void>(co_await reset(*transport_));
   // Without bus mastering, not even a device that ignores the reset reaches memory.
   stop();
   co_await on_each_pair([](QueuePair& pair) { pair.abandon(); });
+  closing_ = false;
 }
 
 void Card::stop_device() noexcept {
