@@ -12,12 +12,14 @@
 // number. From version 7 on this argument is missing, and the user data is an additional last argument. One function (`translated`) serves
 // both versions, because both pass two arguments in the same registers.
 //
-//   -plugin instruction_counter.so,out=FILE|live=FILE[,repetitions=on][,skip=LOW:HIGH]...
+//   -plugin instruction_counter.so,out=FILE|live=FILE[,repetitions=on][,skip=LOW:HIGH]...[,profile=LOW:HIGH:FILE]
 //
 //   out     the file for the counts, as JSON, written when QEMU exits
 //   live    a file with the counts at any time, 64 bytes for each CPU, its instructions in the first 8. It is a mapping, because QEMU with
 //           the model machine's plugin ends without a call of this one.
 //   skip    hexadecimal addresses: instructions in [LOW, HIGH) are not counted
+//   profile a file with the counts at any time of the instructions in [LOW, HIGH), 8 bytes for each address. It is a mapping, so that the
+//           counts of a window are the difference of two copies. With several CPUs, which share the counts, some may be lost.
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -52,7 +54,7 @@ extern void qemu_plugin_register_atexit_cb(uint64_t plugin, ExitCallback callbac
 EXPORT int qemu_plugin_version = PLUGIN_API;
 EXPORT int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char** argv);
 
-enum { cpus_max = 256, regions_max = 64, visits_kept = 16384, skips_max = 64, marker_bytes = 7 };
+enum { cpus_max = 256, regions_max = 64, visits_kept = 16384, skips_max = 64, marker_bytes = 7, profile_bytes_max = 1 << 26 };
 
 /// The counts of one CPU. Only the thread of that CPU writes them.
 struct Executed {
@@ -81,21 +83,25 @@ static struct {
 static size_t skip_count;
 static const char* out_path;
 static bool counts_repetitions;
+static uint64_t* profile;
+static uint64_t profile_low, profile_bytes;
 
-static uint64_t is_upper(uint64_t address) { return address >> 63; }
+static void count_one(unsigned cpu, uint64_t address) {
+  ++counts[cpu].instructions;
+  counts[cpu].upper += address >> 63;  // 1 in the upper half
+  if (address - profile_low < profile_bytes) ++profile[address - profile_low];
+}
 
-/// `data` is 1 for an instruction in the upper half.
+/// `data` is the instruction's address.
 static void executed(unsigned cpu, void* data) {
   if (cpu >= cpus_max) return;
-  ++counts[cpu].instructions;
-  counts[cpu].upper += (uintptr_t)data;
+  count_one(cpu, (uintptr_t)data);
   cpus[cpu].repeating = 0;
 }
 
 static void executed_repeated(unsigned cpu, void* data) {
   if (cpu >= cpus_max || cpus[cpu].repeating == (uintptr_t)data) return;
-  ++counts[cpu].instructions;
-  counts[cpu].upper += is_upper((uintptr_t)data);
+  count_one(cpu, (uintptr_t)data);
   cpus[cpu].repeating = (uintptr_t)data;
 }
 
@@ -177,8 +183,7 @@ static void translated(void* first, void* second) {
       qemu_plugin_register_vcpu_insn_exec_cb(instruction, mark == 1 ? region_begins : region_ends, no_registers, (void*)region);
     } else if (!skipped(address)) {
       const bool repeated = !counts_repetitions && repeats(code, bytes);
-      qemu_plugin_register_vcpu_insn_exec_cb(instruction, repeated ? executed_repeated : executed, no_registers,
-                                             (void*)(uintptr_t)(repeated ? address : is_upper(address)));
+      qemu_plugin_register_vcpu_insn_exec_cb(instruction, repeated ? executed_repeated : executed, no_registers, (void*)(uintptr_t)address);
     }
   }
 }
@@ -249,13 +254,29 @@ static bool parse_skip(const char* text) {
   return true;
 }
 
-static bool keep_live(const char* path) {
+/// Returns a new file's mapping, which is zero; NULL on error.
+static void* mapped_file(const char* path, size_t bytes) {
   const int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
-  if (file < 0 || ftruncate(file, sizeof counts_of_report) != 0) return false;
-  void* const mapped = mmap(NULL, sizeof counts_of_report, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (file < 0) return NULL;
+  void* const mapped = ftruncate(file, (off_t)bytes) != 0 ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
-  if (mapped == MAP_FAILED) return false;
+  return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+static bool keep_live(const char* path) {
+  struct Executed* const mapped = mapped_file(path, sizeof counts_of_report);
+  if (mapped == NULL) return false;
   counts = mapped;
+  return true;
+}
+
+static bool keep_profile(const char* text) {
+  uint64_t high = 0;
+  if (!parse_hex(&text, &profile_low) || *text++ != ':' || !parse_hex(&text, &high) || *text++ != ':') return false;
+  if (high <= profile_low || high - profile_low > profile_bytes_max) return false;
+  profile = mapped_file(text, (high - profile_low) * sizeof profile[0]);
+  if (profile == NULL) return false;
+  profile_bytes = high - profile_low;
   return true;
 }
 
@@ -269,6 +290,13 @@ int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char** argv
     if (strncmp(argv[i], "live=", 5) == 0) {
       if (!keep_live(argv[i] + 5)) {
         perror(argv[i] + 5);
+        return 1;
+      }
+      continue;
+    }
+    if (strncmp(argv[i], "profile=", 8) == 0) {
+      if (!keep_profile(argv[i] + 8)) {
+        fprintf(stderr, "instruction counter: cannot use '%s'\n", argv[i]);
         return 1;
       }
       continue;

@@ -20,12 +20,13 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -225,6 +226,19 @@ class Machine:
         # The program's name, in parentheses, may have spaces. utime and stime are fields 14 and 15 of proc(5).
         fields = stat[stat.rindex(")") + 2 :].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stops QEMU's process with all its threads, and lets it go on at the end of the `with` block. Time passes for the guest meanwhile.
+        Input that arrives is waiting for QEMU's first turn, in which a halted core cannot run yet: so all of it shares an event."""
+        assert self._qemu
+        try:
+            os.kill(self._qemu.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, self._qemu.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._qemu.pid, signal.SIGCONT)
 
     # ---- the console ----
 

@@ -270,6 +270,20 @@ def test_modules_are_named_in_order_without_spaces_and_commas(tmp_path: Path) ->
     assert [Path(place).readlink() for place in places] == files
 
 
+def test_a_frozen_machine_stops_and_goes_on(guest: Callable[..., Machine]) -> None:
+    def state() -> str:
+        return Path(f"/proc/{vm._qemu.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    with guest("halts") as vm:
+        vm.wait_for_line("halts", 30)
+        with vm.frozen():
+            assert state() == "T"
+        assert wait_until(lambda: state() != "T", 10)
+        with vm.frozen():
+            vm._qemu.kill()
+        assert wait_until(lambda: not vm.running, 10), "a machine that ends while it is frozen is no error"
+
+
 def words_of(tmp_path: Path, **options) -> str:
     one = Machine(tmp_path / "image.elf", card_kind="virtio", qemu_command=["qemu"], **options)
     one.directory = tmp_path / "run"
@@ -284,6 +298,10 @@ def test_a_virtio_card_is_qemus_own_device(tmp_path: Path) -> None:
     assert "-netdev user,id=user,restrict=on,hostfwd=tcp:127.0.0.1:8000-:80" in words
     assert "vfio-user" not in words and "hubport" not in words
     assert "netdev" not in words_of(tmp_path, net="none")
+    (tmp_path / "disk").touch()
+    assert "romfile" not in words_of(tmp_path, start_from=Start(disk=tmp_path / "disk")), (
+        "firmware that boots from a disk has the card's ROM"
+    )
 
 
 def test_a_virtio_card_on_a_tap_device_has_a_queue_for_each_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

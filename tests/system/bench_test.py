@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools import bench, build, qemu_plugin
-from tools.bench import instructions, kernel_peers, netpipe, request, stream
+from tools.bench import instructions, kernel_peers, netpipe, request, request_cards, stream
 from tools.bench import rows as rows_module
 from tools.bench.rows import Row
 from tools.errors import Failure, UsageError
@@ -68,6 +68,21 @@ def test_a_get_costs_less_than_on_linux() -> None:
     rows = {row.name: row.value for row in request.rows(selection)}
     assert 200 < rows["request.get.16"] < 18_000
     assert all(rows[f"request.{name}"] > rows["request.get.16"] for name in ("get_32_KiB", "get_32_KiB.tso_off"))
+
+
+@pytest.mark.image_only
+def test_a_get_on_virtio_is_measured_beside_the_82599(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a tap device each request is one frame, and a burst is one event. QEMU's user network acknowledges in frames of their own."""
+    monkeypatch.setattr(request_cards, "BURSTS", 40)
+    monkeypatch.setattr(request_cards, "WARM_UP_BURSTS", 20)
+    tap, user = request.rows(rows_module.Selection([f"{request_cards.ON_TAP}*"]))
+    assert 400 < tap.value < 4000 and 400 < tap.peer < 4000, tap
+    assert "on a tap device (csum guest_csum tso4" in tap.unit and "on QEMU's user network (mrg_rxbuf" in user.unit
+    assert user.value > tap.value and user.peer > tap.peer
+    of_tap, of_user = request_cards.shown
+    for table in (of_tap, of_user):
+        driver = next(line for line in table.splitlines() if line.startswith("driver "))
+        assert int(driver.split()[1]) > 30 and int(driver.split()[2]) > 30 and "receive_ready" in driver, table
 
 
 @pytest.mark.image_only

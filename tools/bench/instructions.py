@@ -109,10 +109,12 @@ def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores
         return read_counts(out)
 
 
-def counter_options(out: Path, skip: Sequence[tuple[int, int]] = ()) -> list[str]:
+def counter_options(out: Path, skip: Sequence[tuple[int, int]] = (), profile: tuple[int, int, Path] | None = None) -> list[str]:
     """Returns QEMU's arguments for counting. The counter writes the file `out` at the end. `skip`: ranges of addresses [low, high) whose
-    instructions do not count, for example a spinning idle loop."""
+    instructions do not count, for example a spinning idle loop. `profile`: a range of addresses, and the file that always has the counts of
+    each of them, 8 bytes for an address; for one core."""
     words = [f"out={out}", *(f"skip={low:x}:{high:x}" for low, high in skip)]
+    words += ["profile={:x}:{:x}:{}".format(*profile)] if profile else []
     return qemu_plugin.option(qemu_plugin.library(COUNTER_SOURCE), *words)
 
 

@@ -12,7 +12,8 @@ With a depth above 1, the requests of one connection share a frame.
 The layers of a row are shown behind the table if `--rows` has its whole name; without `--rows`, those of get.16.
 
 With `--linux`, Debian 12's kernel and memcached are measured beside each row, in the same machine under the same load. Some rows are not
-about requests: power-on to listening, and the memory of items and connections (request_memory.py).
+about requests: power-on to listening, and the memory of items and connections (request_memory.py). Two are measured in real time, on
+virtio-net beside the 82599 (request_cards.py).
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tools import build
-from tools.bench import modelled, request_memory
+from tools.bench import modelled, request_cards, request_memory
 from tools.bench.rows import Row, Selection, aligned, table
 from tools.errors import Failure, UsageError
 from tools.model import experiment, linux, pair, profile
@@ -224,6 +225,7 @@ def rows(selection: Selection | None = None, image: Path | None = None) -> list[
         about = f"the largest of {', '.join(rows_of)}, relative to the first"
         found.append(Row(f"request.{name}", about, largest / ours[rows_of[0]].instructions, FLAT_BAR))
     _shown.clear()
+    request_cards.shown.clear()
     _shown.update({name: ours[name] for name in ours if name in with_layers})
     for measure in dict.fromkeys(further.values()):
         found += [row for row in measure(measured) if selection.has(row.name.removeprefix("request."))]
@@ -265,11 +267,13 @@ FURTHER: dict[str, Callable[[Path], list[Row]]] = {
     **{name: request_memory.boot for name in request_memory.BOOT},
     **{name: request_memory.items for name in request_memory.ITEMS},
     **{name: request_memory.connections for name in request_memory.CONNECTIONS},
+    request_cards.ON_TAP: request_cards.on_tap,
+    request_cards.ON_USER_NETWORK: request_cards.on_user_network,
 }
 
 
 def show(found: Sequence[Row]) -> str:
-    return table(found) + "".join(f"\n\n{layers(name, cost)}" for name, cost in _shown.items())
+    return table(found) + "".join(f"\n\n{text}" for text in [*(layers(*shown) for shown in _shown.items()), *request_cards.shown])
 
 
 def layers(name: str, row: Cost) -> str:
