@@ -2,7 +2,6 @@
 #include "drivers/virtio/receive_queue.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -14,11 +13,9 @@ constexpr std::uint32_t ethernet_bytes = 14;
 constexpr std::uint32_t used_bytes_min = frame_header_bytes + ethernet_bytes;
 constexpr std::uint32_t used_bytes_range = ReceivePool::buffer_bytes - used_bytes_min;
 
-template <class T>
-[[gnu::always_inline]] inline T load(const std::byte* at) noexcept {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
+/// The header before a frame whose first byte is at `frame`.
+[[gnu::always_inline]] inline const FrameHeader& header_of(const std::byte* frame) noexcept {
+  return *reinterpret_cast<const FrameHeader*>(frame - frame_header_bytes);
 }
 
 [[gnu::always_inline]] inline ReceiveInfo info_of(std::uint8_t flags, std::uint8_t checked_flags) noexcept {
@@ -53,14 +50,12 @@ unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) n
   const std::uint32_t begin = seen_, end = begin + std::min(std::min(used, budget), budget_max);
   ReceivedFrame* out = frames_.data();
   std::uint32_t bytes = 0, position = begin;
-  for (;;) {
+  while (fault_ == nullptr) {
     if (missing_ == 0) [[likely]]
       position = take_whole(position, end, out, bytes);
     if (position == end) [[likely]]
       break;
-    if (!take_any(position, out, bytes)) break;
-    ++position;
-    if (fault_ != nullptr) break;
+    position += take_any(position, out, bytes) ? 1 : 0;
   }
   const std::uint32_t taken = position - begin;
   const auto frames = static_cast<std::size_t>(out - frames_.data());
@@ -90,12 +85,12 @@ unsigned ReceiveQueue::receive_ready(FrameReceiver& receiver, unsigned budget) n
       break;
     Buffer* const buffer = buffers[slot];
     const std::byte* const frame = buffer->data;
-    if (load<std::uint16_t>(frame - 2) != 1 && merges_) [[unlikely]]
+    if (header_of(frame).buffers != 1 && merges_) [[unlikely]]
       break;
     buffer->bytes = entry.bytes - frame_header_bytes;
     buffer->next = nullptr;
     sum += entry.bytes - frame_header_bytes;
-    *place++ = {.frame = buffer, .info = info_of(load<std::uint8_t>(frame - frame_header_bytes), checked_flags)};
+    *place++ = {.frame = buffer, .info = info_of(header_of(frame).flags, checked_flags)};
   }
   out = place;
   bytes = sum;
@@ -111,7 +106,7 @@ bool ReceiveQueue::take_any(std::uint32_t position, ReceivedFrame*& out, std::ui
   }
   Buffer* const buffer = buffers_[slot];
   const bool first = missing_ == 0, is_short = entry.bytes < (first ? used_bytes_min : 1);
-  const auto header = load<FrameHeader>(buffer->data - frame_header_bytes);
+  const FrameHeader header = header_of(buffer->data);
   const std::uint32_t count = merges_ && entry.bytes >= frame_header_bytes ? header.buffers : 1;
   if (entry.bytes > ReceivePool::buffer_bytes) {
     fault_ = "virtio: a used entry is longer than its receive buffer";
