@@ -66,7 +66,8 @@ kvm:x:108:
 render:x:109:
 """
 OWN = "guest-report|ps|grep|sort|uniq|xargs|sh"  # processes of the report itself
-# The guest reports when it has started and has an address. The report ends with the processes that run then, without kernel threads.
+# The guest reports when it has started and has an address. The report ends with the processes that run then, without kernel threads
+# and getty, which starts afterwards.
 REPORT = f"""\
 #!/bin/sh
 for attempt in $(seq 600); do ip -4 -o addr show scope global | grep -q inet && break; sleep 0.1; done
@@ -88,7 +89,9 @@ FILES = {
     "etc/systemd/network/card.network": "[Match]\nType=ether\n\n[Network]\nDHCP=ipv4\n",
     "etc/modules-load.d/card.conf": "virtio_pci\nvirtio_net\n",
     "etc/systemd/system/guest-ready.service": (
-        "[Unit]\nAfter=memcached.service cron.service systemd-networkd.service systemd-logind.service\n\n"
+        "[Unit]\nAfter=memcached.service cron.service systemd-networkd.service systemd-logind.service\n"
+        # getty hangs the serial port up, and what another process still writes to it is lost.
+        "Before=serial-getty@ttyS0.service\n\n"
         "[Service]\nType=oneshot\nExecStart=/usr/bin/guest-report\n"
     ),
 }
@@ -136,7 +139,7 @@ def _configure(root: Path, release: str) -> None:
     for path, text in FILES.items():
         _write(root, path, text)
     _write(root, "usr/bin/guest-report", REPORT, mode=0o755)
-    settings = (root / "etc/memcached.conf").read_text().splitlines(keepends=True)
+    settings = (root / "usr/share/memcached/memcached.conf.default").read_text().splitlines(keepends=True)
     _write(root, "etc/memcached.conf", "".join(line for line in settings if not line.startswith("-l ")))
     for folder in ("dev", "proc", "root", "run", "sys", "tmp", "var/log/journal"):
         (root / folder).mkdir(parents=True, exist_ok=True)
