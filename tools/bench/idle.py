@@ -36,11 +36,11 @@ PORT = 11211
 NEAP, DEBIAN, BARE = "neap", "debian_memcached", "debian"
 TITLES = {NEAP: "Neap, memcached", DEBIAN: "Debian, memcached", BARE: "Debian"}
 SYSTEMS = tuple(TITLES)
-WITHOUT_MEMCACHED = "systemd.mask=memcached.service"
 NEAP_READY = r"^memcached: listening on "
-BOOT_SECONDS = 600.0
+BOOT_SECONDS = 1200.0
 SETTLE_SECONDS = 30.0
-WINDOW_SECONDS = 60.0
+# Two intervals of an APIC timer at 62.5 MHz, which is this QEMU's: without TSC deadlines its 32 bits last 69 s.
+WINDOW_SECONDS = 140.0
 REQUEST_SECONDS = 5.0
 SUMS = ("exits", "wakeups")
 RATIO_MAX = 0.1
@@ -103,7 +103,7 @@ def _guest(name: str, cores: int, system: "System", directory: Path) -> Guest:
     machine = Machine(
         system.kernel if is_linux else build.image("memcached"),
         initrd=system.initramfs if is_linux else None,
-        arguments=debian_module().kernel_words([WITHOUT_MEMCACHED] if name == BARE else []) if is_linux else [],
+        arguments=_kernel_words(name) if is_linux else [],
         cores=cores,
         memory=MEMORY,
         cpu=exit_counter.CPU,
@@ -113,6 +113,11 @@ def _guest(name: str, cores: int, system: "System", directory: Path) -> Guest:
         qemu_options=exit_counter.options(live),
     )
     return Guest(name, machine, live)
+
+
+def _kernel_words(name: str) -> list[str]:
+    system = debian_module()
+    return system.kernel_words([system.WITHOUT_MEMCACHED] if name == BARE else [])
 
 
 def _wait_for_boot(guest: Guest) -> None:
