@@ -179,7 +179,7 @@ def rows_of(cores: int, counted: dict[str, Counts], seconds: float = WINDOW_SECO
 def show(found: Sequence[Row]) -> str:
     """A table for each number of cores: a column for each guest, and Neap relative to Debian with memcached."""
     values = {row.name: row.value or 0.0 for row in found}
-    parts = [f"idle guests on emulated CPUs, each second of {WINDOW_SECONDS:g}; bench/exit_counter.c says what stands for an exit"]
+    parts = [f"idle guests on emulated CPUs, counts a second over {WINDOW_SECONDS:g} s; bench/exit_counter.c says what stands for an exit"]
     parts += [f"{TITLES[name]}: {text}" for name, text in _about.items()]
     for cores in CORES:
         cells = [(f"{cores} core{'s' * (cores > 1)}", *TITLES.values(), "ratio", "target", "without memcached")]
