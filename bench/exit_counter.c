@@ -20,8 +20,8 @@
 // to occur: nested page faults (both systems have touched their memory), interrupt windows, PAUSE loops, and the host's own interrupts.
 // Moves to control and debug registers are left out, too. KVM's own devices for guests (kvm-clock, PV EOI, PV IPI) do not exist here.
 //
-// bench/known_exits.S has known exits, and its counts are exact. On an idle Linux, `taken` and /proc/interrupts differed by the same 120 in
-// 30 s and in 150 s: as many as the interrupts of the serial port while the guest printed that file. Their cause is unknown.
+// bench/known_exits.S has known exits, and its counts are exact. On an idle Linux, `taken` and /proc/interrupts differed by 122 in
+// 30 s and by 110 in 150 s. The serial port had as many interrupts while the guest printed that file. The cause is unknown.
 //
 //   -plugin exit_counter.so,live=FILE
 //
