@@ -49,8 +49,8 @@ commands:
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
   bench NAME ... [--json]                measure costs and rates: observe kernel request web stream netpipe card linux-card load
                                          hostile trade-off sleep-states determinism ancestor model-judges model-speed netpipe-model
-                                         wakeup idle-policies counts linux-log report-page fit tune view
-                                         sweep-kills sweep-ssh
+                                         wakeup idle idle-policies counts linux-log report-page fit tune
+                                         view sweep-kills sweep-ssh
   bench network [--rows PATTERN] [--megabytes N] [--seeds N] [--congestion cubic|reno]
                 [--word KEY=VALUE] [--json]
                                          transfers over bad links, Neap against Linux beside Linux to Linux

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools import bench, build, qemu_plugin
-from tools.bench import instructions, kernel_peers, netpipe, request, request_cards, stream
+from tools.bench import exit_counter, instructions, kernel_peers, netpipe, request, request_cards, stream
 from tools.bench import rows as rows_module
 from tools.bench.rows import Row
 from tools.errors import Failure, UsageError
@@ -113,6 +113,10 @@ def test_skipped_addresses_do_not_count(tmp_path: Path) -> None:
     assert counts.regions[0] == instructions.Region(visits=100, instructions=0, min=0, median=0, max=0)
     with pytest.raises(Failure, match="the instruction counter is wrong"):
         instructions.require_exact(counts)
+
+
+def test_the_exits_of_a_guest_that_has_known_ones_are_counted_exactly() -> None:
+    exit_counter.require_exact()
 
 
 def test_a_miss_of_the_target_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
