@@ -97,9 +97,12 @@ struct Extent {
   return extent;
 }
 
-/// True if `next` may be a segment of the same connection as `frame`. Mostly that is decided by RSS, without a look at the frame.
+/// True if `next` may be a segment of the same connection as `frame`, which has ordinary headers. Mostly that is decided by the hash of
+/// RSS, without a look at `next`. From a card without a hash, frames of other connections are recognised by their ports.
 [[gnu::always_inline]] inline bool may_follow(const ReceivedFrame& next, const ReceivedFrame& frame) noexcept {
-  return next.info.rss_hash() == frame.info.rss_hash();
+  if (next.info.rss_hash() != frame.info.rss_hash()) return false;
+  return next.info.rss_type() != 0 || (next.frame->bytes >= Headers::bytes && read_raw<std::uint32_t>(next.frame->data + tcp_at) ==
+                                                                                  read_raw<std::uint32_t>(frame.frame->data + tcp_at));
 }
 
 [[gnu::always_inline]] inline ReceivedPiece& make_delivered(ReceiveBuffer& buffer, ConnectionState& connection, const std::byte* data,

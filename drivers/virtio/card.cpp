@@ -116,13 +116,14 @@ task<Result<void>> Card::bring_up() {
     if (!done) co_return done;
   }
   transport_->write(reg::device_status, status::acknowledge | status::driver | status::features_ok | status::driver_ok);
+  // First of all, because a device may wait for buffers with a frame that came early. QEMU 7.2 then holds up its other queues, too.
+  co_await on_each_pair([](QueuePair& pair) { pair.receive_queue().refill(); });
   if (auto done = co_await steer(); !done) co_return done;
   // Without this command, QEMU's device receives all frames.
   if (has(feature::control_receive)) {
     if (auto done = co_await control_.send(CommandBytes() << command::set_promiscuous << std::uint8_t{0}); !done) co_return done;
     co_await set_multicast({});
   }
-  co_await on_each_pair([](QueuePair& pair) { pair.receive_queue().refill(); });
   look_at_link();
   co_return Result<void>{};
 }
