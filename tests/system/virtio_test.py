@@ -80,7 +80,7 @@ def test_a_card_that_is_not_there_is_named() -> None:
         machine.wait_for_line(r"no network card: there is neither an 82599 \(or X540, X550\) nor a virtio-net on the PCI", START_SECONDS)
 
 
-# Not with `rss=on` of the distribution's: QEMU 7.2, if it cannot load its eBPF, strands frames and may end with SIGSEGV (docs/virtio.md).
+# Not with `rss=on` of the distribution's: QEMU 7.2, if it cannot load its eBPF, strands frames (docs/virtio.md).
 @pytest.mark.parametrize(
     ("any_qemu", "properties"),
     [("newest", []), ("newest", ["rss=on"]), ("newest", PLAIN), ("distribution", []), ("distribution", PLAIN)],
@@ -95,6 +95,8 @@ def test_a_tap_device_gives_each_core_a_queue(properties: list[str], any_qemu: t
             cores=4,
             card_kind="virtio",
             card_queues=4,
+            # QEMU 7.2's emulator has a race between cores in threads of their own (docs/virtio.md).
+            one_thread=any_qemu != qemu.command(),
             card_options=properties,
             net=f"tap:{TAP}",
             arguments=[f"ip={IMAGE}/24", "ip6=off", "memory=64M"],
