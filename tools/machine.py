@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from tools import cache, machine_registry, qemu
+from tools import cache, machine_registry, progress, qemu, queue_network
 from tools.card_control import CardControl
 from tools.errors import Failure, UsageError
 from tools.firmware import Start
@@ -89,7 +89,8 @@ class Machine:
     arguments: the words of the image's command line.
     card: the machine has a network card. card_kind: "82599", the soft card, or "virtio", QEMU's own device, with a queue for each core; see
     `usual_card`.
-    card_queues: of virtio on a tap device in another network namespace. None: one for each core, if the tap device has several.
+    card_queues: of virtio. None: one for each core, if the tap device has several, or this host lets the user network have them
+    (tools/queue_network.py).
     net: "user" (see above), "none" (link down), "tap:NAME" (also with virtio), or another value of the soft card's --net.
     mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"]; for virtio, more properties of
     QEMU's device, e.g. ["rss=on"].
@@ -149,6 +150,8 @@ class Machine:
         self._qmp: Qmp | None = None
         self._control: CardControl | None = None
         self._run_lock: int | None = None
+        self._resources = contextlib.ExitStack()
+        self._wire: tuple[list[int], int] | None = None  # of a virtio card with several queues: tools/queue_network.py
 
     # ---- start and stop ----
 
@@ -179,6 +182,7 @@ class Machine:
         if self._control:
             self._control.close()
             self._control = None
+        self._wire = None
         for process in (self._qemu, self._card_process):
             if process:
                 stop(process)
@@ -186,6 +190,7 @@ class Machine:
             self._reader.join(5)
         if self.directory:
             cache.remove(self.directory)
+        self._resources.close()
         if self._run_lock is not None:
             os.close(self._run_lock)
             self._run_lock = None
@@ -363,9 +368,10 @@ class Machine:
     def _start_qemu(self) -> None:
         assert self.directory
         monitor = self.directory / "qmp"
+        self._make_wire()
         argv = [*self._qemu_words(), *self._qemu_arguments(monitor)]
         with open(self.directory / "qemu.log", "wb") as log:
-            self._qemu = spawn(argv, stdout=subprocess.PIPE, stderr=log)
+            self._qemu = spawn(argv, stdout=subprocess.PIPE, stderr=log, pass_fds=self._wire_files())
         self._reader = threading.Thread(target=self._read_console, daemon=True)
         self._reader.start()
         try:
@@ -432,11 +438,32 @@ class Machine:
         restrict = "off" if self.outside else "on"
         return f"user,id=user,restrict={restrict}{forwards}{self.start_from.server_words()}"
 
+    def _make_wire(self) -> None:
+        """Gives a virtio card on the user network a queue for each core, if `card_queues` or this host does not forbid that."""
+        queues = self.cores if self.card_queues is None and self.qemu_command is None else self.card_queues or 1
+        if not self.card or self.has_soft_card or self.net != "user" or queues == 1:
+            return
+        if not qemu.has_many_queues(tuple(self._qemu_words())):
+            return
+        try:
+            self._wire = self._resources.enter_context(queue_network.joined(queues))
+        except Failure as failure:
+            progress.say(f"neap: the card has one queue, for one of the {self.cores} cores: {failure}")
+
+    def _wire_files(self) -> list[int]:
+        return [*self._wire[0], self._wire[1]] if self._wire else []
+
     def _virtio_words(self) -> list[str]:
         """Returns QEMU's arguments for its own virtio-net. The modern interface only; a vector for each queue, and one for the rest."""
         queues = 1
         words = []
-        if self.net == "user":
+        if self._wire:
+            card, wire = self._wire
+            queues = len(card)
+            words = ["-netdev", self._user_network(), "-netdev", f"tap,id=wire,fd={wire},vhost=off"]
+            words += ["-netdev", "hubport,id=hub-user,hubid=0,netdev=user", "-netdev", "hubport,id=hub-wire,hubid=0,netdev=wire"]
+            words += ["-netdev", f"tap,id=card,fds={':'.join(str(file) for file in card)},vhost=off"]
+        elif self.net == "user":
             words = ["-netdev", self._user_network()]
         elif self.net.startswith("tap:"):
             name = self.net.removeprefix("tap:")
@@ -445,7 +472,7 @@ class Machine:
         elif self.net != "none":
             raise Failure(f"a virtio card has no network like {self.net}", "user, none, or tap:NAME")
         properties = ["virtio-net-pci", "id=nic", "disable-legacy=on", f"vectors={2 * queues + 2}", *(["mq=on"] if queues > 1 else [])]
-        properties += ["netdev=user"] if words else []
+        properties += [f"netdev={'card' if self._wire else 'user'}"] if words else []
         # The ROM with which firmware boots from the card. Its file is in another package, which a host may lack.
         properties += ["romfile="] if self.start_from == Start() else []
         properties += [f"mac={self.mac}"] if self.mac else []

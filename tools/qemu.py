@@ -19,6 +19,7 @@ from tools.process import output_or_none
 
 OLDEST = (10, 1)
 OLDEST_PLAIN = (7, 2)
+OLDEST_MANY_QUEUES = (8, 0)
 TESTED = "11.1.3"
 PACKAGE = "qemu-system-x86"
 PROGRAM = "qemu-system-x86_64"
@@ -57,6 +58,11 @@ def plain_command() -> tuple[str, ...]:
     if not os.environ.get("NEAP_QEMU") and system and _numbers(version_of((system,)) or "0") >= OLDEST_PLAIN:
         return (system,)
     return command()
+
+
+def has_many_queues(argv: tuple[str, ...]) -> bool:
+    """True for a QEMU whose virtio card may have several queues while its cores are emulated in threads: 7.2 sometimes crashes then."""
+    return _numbers(version_of(argv) or "0") >= OLDEST_MANY_QUEUES
 
 
 def private_qemu(root: Path) -> tuple[str, ...]:

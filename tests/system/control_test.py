@@ -80,6 +80,7 @@ def load(machine: Machine, requests: int) -> None:
                 assert wire.recv(100) == b"END\r\n"
 
 
+@pytest.mark.names_the_82599  # its moderation of interrupts
 def test_settings_reach_one_core_or_all_by_new_names_and_old(client: control_client.Control) -> None:
     assert client.ask("itr,100,2").endswith(" cores=2")
     assert [core["itr_us"] == "100" for core in policy_of(client)] == [False, False, True, False]
@@ -95,6 +96,7 @@ def test_settings_reach_one_core_or_all_by_new_names_and_old(client: control_cli
     assert len(client.ask("cores").split("; ")) == CORES
 
 
+@pytest.mark.names_the_82599  # its settings
 def test_the_cards_settings_change_under_connections_and_report_lost_frames() -> None:
     """Runs on a machine of its own, because the changes may lose frames of other tests."""
     content = random.Random(8).randbytes(200_000)
@@ -203,7 +205,7 @@ def test_in_an_ordinary_run_neither_driver_nor_card_drops_a_frame(machine: Machi
 def test_socat_and_the_collector_fetch_the_same_bytes_that_decode(machine: Machine, client: control_client.Control, tmp_path: Path) -> None:
     assert client.ask("start").startswith("ok run=")
     load(machine, 20)
-    assert client.ask("itr,16").startswith("ok ")
+    assert client.ask("poll_budget,16us").startswith("ok ")
     assert client.ask("stop").startswith("ok run=")
     run = int(control_client.fields_of(client.ask("status"))["run"])
     socat = shutil.which("socat")
@@ -228,6 +230,7 @@ def test_a_run_ends_by_itself_after_its_number_of_requests(machine: Machine, cli
     assert client.ask("stop") == "error: no run is on"
 
 
+@pytest.mark.names_the_82599  # its filters, for control_core=
 def test_without_its_token_a_client_can_do_nothing() -> None:
     with boot(f"control_token={TOKEN}", "control_core=1", "itr=100us", "idle=poll", "poll_budget=20us", cores=2) as machine:
         with connect(machine) as client:

@@ -29,6 +29,7 @@ SETTLE_SECONDS = 60
 IDLE_PERIODS_MS = {"lease_ms": 12 * 3600 * 1000, "ipv6_ms": 24 * 3600 * 1000, "connections_ms": (2 * 3600 + 15) * 1000}
 
 
+@pytest.mark.names_the_82599  # by its counters and its control socket
 def test_no_register_is_read_while_requests_are_served(server: Server) -> None:
     """Sends 10,000 requests, one by one and in bursts. The card counts the accesses to each register. The count of reads must not grow."""
     assert isinstance(server, NeapServer)
@@ -108,6 +109,7 @@ def test_two_machines_at_once_do_not_disturb_each_other() -> None:
         second.check()
 
 
+@pytest.mark.names_the_82599  # by its counters and its control socket
 def test_a_late_card_link(server: Server) -> None:
     """The link goes down while clients are connected, and comes up again. No data may be lost."""
     assert isinstance(server, NeapServer)
@@ -125,6 +127,7 @@ def test_a_machine_with_much_memory_serves() -> None:
         server.check()
 
 
+@pytest.mark.names_the_82599  # by its counters and its control socket
 def test_idle_is_quiet(server: Server) -> None:
     """Without requests for two seconds, the card sees almost no register access, so no code polls the card."""
     assert isinstance(server, NeapServer)

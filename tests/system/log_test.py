@@ -131,17 +131,17 @@ def test_live_streaming_under_load_from_four_cores_loses_nothing(server: NeapSer
         ctl(address, "start")
         collector = start_collector(address, tmp_path / "live")
         wait_for(lambda: size_of_logs(tmp_path / "live") > 200_000)
-        ctl(address, "itr,8us", "idle,halt")
+        ctl(address, "poll_budget,8us", "idle,halt")
         time.sleep(3)
-        ctl(address, "itr,100us", "stop")
+        ctl(address, "poll_budget,100us", "stop")
     printed, complaints = collector.communicate(timeout=COMMAND_SECONDS)
     assert collector.returncode == 0, complaints
     run = json.loads(printed)
     neap("log", "fetch", address, "--out", str(tmp_path / "fetched"))
     assert logs(tmp_path / "live") == logs(tmp_path / "fetched")
     assert run["gaps"] == [] and [row["unwritten"] for row in run["files"]] == [0] * CORES and run["breaks"] == 0
-    changes = {(row["core"], row["changed"], row["itr_us"]) for row in run["settings"]}
-    assert {(core, "itr", itr) for core in range(CORES) for itr in (8, 100)} <= changes
+    changes = {(row["core"], row["changed"], row["poll_budget_us"]) for row in run["settings"]}
+    assert {(core, "poll_budget", budget) for core in range(CORES) for budget in (8, 100)} <= changes
     found = summary.summarise(decode.load([str(tmp_path / "live")]))
     assert found["total"]["control_tx_bytes"] > layout.ENTRY_BYTES * 1000, "the stream is counted, and apart"
 

@@ -59,7 +59,7 @@ def test_the_launcher_runs_the_image_on_the_distributions_own_qemu(cores: int, t
 @pytest.mark.parametrize("any_qemu", ["newest", "distribution"], indirect=True)
 @pytest.mark.parametrize("cores", [1, 4])
 def test_the_user_network_of_any_qemu_serves_clients(cores: int, any_qemu: tuple[str, ...]) -> None:
-    with NeapServer(cores=cores, memory="384M", arguments=["memory=192M"], card_kind="virtio") as server:
+    with NeapServer(cores=cores, memory="384M", arguments=["memory=192M"], card_kind="virtio", card_queues=1) as server:
         server.machine.wait_for_line(r"virtio: network card, MAC .*, 1 of 1 queue pairs, one queue", 1)
         run_mixed_load(server, connections=20, operations=3000, large_values=20)
         with server.control() as control:
@@ -70,6 +70,17 @@ def test_the_user_network_of_any_qemu_serves_clients(cores: int, any_qemu: tuple
             assert "promiscuous=on" in control.ask("promiscuous,on")
         assert found["virtio.rx.frames"] > 1000 and found["virtio.tx.frames"] > 1000
         assert found["virtio.pair.wrong_entries"] == found["virtio.card.failures"] == found["virtio.tx.lost"] == 0
+        server.check()
+
+
+def test_each_core_has_a_queue_behind_the_user_network_of_a_new_qemu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qemu, "plain_command", qemu.command)
+    with NeapServer(cores=4, memory="384M", arguments=["memory=192M"], card_kind="virtio") as server:
+        server.machine.wait_for_line(r"virtio: network card, MAC .*, 4 of 4 queue pairs, the device steers", 1)
+        run_mixed_load(server, connections=40, operations=3000, large_values=20)
+        with server.control() as control:
+            accepted = [counters(control.ask(f"stats,{core}"))["net.connections_accepted"] for core in range(4)]
+        assert min(accepted) > 0, accepted
         server.check()
 
 
