@@ -91,7 +91,8 @@ class Machine:
     `usual_card`.
     card_queues: of virtio. None: one for each core, if the tap device has several, or this host lets the user network have them
     (tools/queue_network.py).
-    net: "user" (see above), "none" (link down), "tap:NAME" (also with virtio), or another value of the soft card's --net.
+    net: "user" (see above), "none" (link down), "tap:NAME", "listen:PATH", "connect:PATH" (these also with virtio), or another value of
+    the soft card's --net.
     mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"]; for virtio, more properties of
     QEMU's device, e.g. ["rss=on"].
     cpu, machine_type: values of QEMU's -cpu and -machine. nodes: NUMA nodes with equal shares of memory and cores.
@@ -469,8 +470,11 @@ class Machine:
             name = self.net.removeprefix("tap:")
             queues = self.card_queues or (self.cores if tap_has_queues(name) else 1)
             words = ["-netdev", f"tap,id=user,ifname={name},script=no,downscript=no" + (f",queues={queues}" if queues > 1 else "")]
+        elif wire := re.fullmatch("(listen|connect):(.+)", self.net):
+            server = "on" if wire[1] == "listen" else "off"
+            words = ["-netdev", f"stream,id=user,server={server},addr.type=unix,addr.path={wire[2]}"]
         elif self.net != "none":
-            raise Failure(f"a virtio card has no network like {self.net}", "user, none, or tap:NAME")
+            raise Failure(f"a virtio card has no network like {self.net}", "user, none, tap:NAME, listen:PATH or connect:PATH")
         properties = ["virtio-net-pci", "id=nic", "disable-legacy=on", f"vectors={2 * queues + 2}", *(["mq=on"] if queues > 1 else [])]
         properties += [f"netdev={'card' if self._wire else 'user'}"] if words else []
         # The ROM with which firmware boots from the card. Its file is in another package, which a host may lack.
