@@ -87,8 +87,8 @@ class Machine:
     cores: virtual CPUs, each a thread of QEMU. threads_per_core: with 2, CPUs 2n and 2n + 1 share a core. memory: like "512M".
     forward: (host port, guest port) pairs on 127.0.0.1; 0 stands for a free host port, see `port()`.
     arguments: the words of the image's command line.
-    card: the machine has a network card. card_kind: "82599", the soft card, or "virtio", QEMU's own device, with a queue for each core; see
-    `usual_card`.
+    card: the machine has a network card. card_kind: "82599", the soft card, or "virtio", QEMU's own device, with a queue for each core;
+    None: the soft card if `soft_card` is given, otherwise that of `usual_card`.
     card_queues: of virtio. None: one for each core, if the tap device has several, or this host lets the user network have them
     (tools/queue_network.py).
     net: "user" (see above), "none" (link down), "tap:NAME", "listen:PATH", "connect:PATH" (these also with virtio), or another value of
@@ -116,7 +116,7 @@ class Machine:
     arguments: Sequence[str] = ()
     card: bool = True
     card_queues: int | None = None
-    card_kind: str = dataclasses.field(default_factory=usual_card)
+    card_kind: str | None = None
     net: str = "user"
     mac: str | None = None
     card_options: Iterable[str] = ()
@@ -138,6 +138,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.net = self.net if self.card else "none"
+        self.card_kind = self.card_kind or (usual_card() if self.soft_card is None else DEFAULT_CARD)
         self.card_options = list(self.card_options)
         self.forward = list(self.forward)
         self.directory: Path | None = None

@@ -277,7 +277,7 @@ def test_a_frozen_machine_stops_and_goes_on(guest: Callable[..., Machine]) -> No
     with guest("halts") as vm:
         vm.wait_for_line("halts", 30)
         with vm.frozen():
-            assert state() == "T"
+            assert wait_until(lambda: state() == "T", 10)
         assert wait_until(lambda: state() != "T", 10)
         with vm.frozen():
             vm._qemu.kill()

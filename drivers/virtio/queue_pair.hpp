@@ -31,7 +31,7 @@ class QueuePair final : public QueuePairBase<QueuePair, ReceiveQueue, TransmitQu
   // Hooks of QueuePairBase.
   // `Ring::seen` has told the device from which entry on it raises an interrupt. An entry that it used before it could see that raises
   // none.
-  void prepare_sleep() noexcept { std::atomic_thread_fence(std::memory_order_seq_cst); }
+  void prepare_sleep() noexcept { receive_.ring().fence(); }
   void check_faults() noexcept {
     if (receive_.fault() != nullptr || transmit_.fault() != nullptr) [[unlikely]]
       take_fault();

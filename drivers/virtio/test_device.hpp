@@ -80,8 +80,7 @@ class DeviceRing {
   bool publish() {
     auto& index = *reinterpret_cast<std::uint16_t*>(used_ + 2);
     const std::uint16_t before = index;
-    std::atomic_ref(index).store(used_end_, std::memory_order_release);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    std::atomic_ref(index).exchange(used_end_, std::memory_order_seq_cst);
     if (!event_index_) return available_[0] == 0;
     const std::uint16_t event = available_[2 + size_];
     return static_cast<std::uint16_t>(used_end_ - event - 1) < static_cast<std::uint16_t>(used_end_ - before);

@@ -211,7 +211,9 @@ def run(name: str, kind: type[Attack], *, cores: int, seconds: float, rate: floa
     with RawPeer(TAP, ADDRESS, mac_of(CARD_MAC)) as peer:
         attack = kind(Scene(peer, cores))
         image = build.image("memcached", "image")
-        machine = Machine(image, cores=cores, memory=kind.memory, arguments=words, net=f"tap:{TAP}", mac=CARD_MAC)
+        # A tap device with queues, as a virtio card has it, does not serve a card that has one.
+        queues = max(cores, 2)
+        machine = Machine(image, cores=cores, memory=kind.memory, arguments=words, net=f"tap:{TAP}", mac=CARD_MAC, card_queues=queues)
         newcomer, sampler = Newcomer(), Sampler(attack)
         with contextlib.ExitStack() as stack:
             stack.callback(attack.end_of_scene)

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from tools import qemu
 from tools.errors import Failure
+from tools.machine import DEFAULT_CARD, Machine, free_port
 from tools.machine import SOFT_CARD as SOFT_CARD_PROGRAM
-from tools.machine import Machine, free_port
 
 from .guest_image import GuestImage
 from .namespace import TAP, Namespace
@@ -104,6 +104,7 @@ class LinuxGuest:
             forward=forward,
             arguments=words,
             card=card == SOFT_CARD,
+            card_kind=DEFAULT_CARD,
             net=f"tap:{TAP}" if namespace else "user",
             soft_card=namespace.program(SOFT_CARD_PROGRAM) if namespace else None,
             qemu_command=namespace.inside(qemu.command()) if namespace and card != SOFT_CARD else None,

@@ -108,7 +108,7 @@ class Namespace(Network):
             return {"cores": cores, "net": f"tap:{TAP}", "soft_card": self.program(SOFT_CARD)}
         without = [] if joins else ["guest_tso4=off", "guest_tso6=off", "host_tso4=off", "host_tso6=off"]
         command = self.inside(qemu.plain_command())
-        return {"cores": cores, "net": f"tap:{TAP}", "card_queues": cores, "qemu_command": command, "card_options": without}
+        return {"cores": cores, "net": f"tap:{TAP}", "card_queues": max(cores, 2), "qemu_command": command, "card_options": without}
 
     @contextlib.contextmanager
     def tagged(self, tag: int, address: str) -> Iterator[str]:

@@ -62,6 +62,7 @@ def test_without_linux_the_kernels_figures_stand_alone(monkeypatch: pytest.Monke
 
 
 @pytest.mark.image_only
+@pytest.mark.names_the_82599
 def test_a_get_costs_less_than_on_linux() -> None:
     """Linux 6.1 with memcached 1.6 executes 18,215 instructions for a GET, in the same emulator under the same load."""
     selection = rows_module.Selection(["get.16", "get_32_KiB*"])
@@ -71,6 +72,7 @@ def test_a_get_costs_less_than_on_linux() -> None:
 
 
 @pytest.mark.image_only
+@pytest.mark.names_the_82599
 def test_a_get_on_virtio_is_measured_beside_the_82599(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a tap device each request is one frame, and a burst is one event. QEMU's user network acknowledges in frames of their own."""
     monkeypatch.setattr(request_cards, "BURSTS", 40)
@@ -86,6 +88,7 @@ def test_a_get_on_virtio_is_measured_beside_the_82599(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.image_only
+@pytest.mark.names_the_82599
 def test_the_profile_accounts_for_every_instruction() -> None:
     """The layers' sum is the row's value, and the requests of a burst share a wake-up. The completions of its replies need none."""
     load = next(load for load in request.LOADS if load.name == request.MAIN)
@@ -158,6 +161,7 @@ def test_both_sides_figures_stand_side_by_side() -> None:
 
 
 @pytest.mark.image_only
+@pytest.mark.names_the_82599
 def test_a_transfer_over_a_link_with_loss_arrives_whole_beside_linux(capfd: pytest.CaptureFixture[str]) -> None:
     """Both arms send and receive all bytes on the same link, the sums agree, and a rate is one that the link can have. Which one is faster
     is the benchmark's question."""

@@ -17,7 +17,7 @@ from tools import build
 from tools.log import decode, report, summary
 from tools.process import finished
 
-pytestmark = pytest.mark.image_only
+pytestmark = [pytest.mark.image_only, pytest.mark.names_the_82599]  # its moderation of interrupts
 
 CORES = 2
 COMMAND_SECONDS = 180

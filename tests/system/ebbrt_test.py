@@ -20,7 +20,7 @@ from servers import CONNECT_PAUSE_SECONDS, CONTROL_PORT, GUEST_PORT
 from tools import ctl
 from tools.machine import LOOPBACK
 
-pytestmark = pytest.mark.image_only
+pytestmark = [pytest.mark.image_only, pytest.mark.names_the_82599]  # its moderation of interrupts
 
 CORES = 2
 CONNECTIONS = 8

@@ -16,7 +16,7 @@ STORES = 2 * LIMIT_BYTES // len(VALUE)
 def small(stock: bool) -> Iterator[Server]:
     """A memcached with 8 MiB on one core, so that there is one eviction order."""
     # Without its background threads, stock memcached keeps one plain LRU list for each item size.
-    server: Server = StockServer("-m", "8", "-o", "no_modern") if stock else NeapServer(memory="256M", arguments=["memory=8M"])
+    server: Server = StockServer("-m", "8", "-o", "no_modern") if stock else NeapServer(cores=1, memory="256M", arguments=["memory=8M"])
     with server:
         yield server
         server.check()

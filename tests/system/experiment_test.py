@@ -15,7 +15,7 @@ from tools.log.browser import Browser
 from tools.machine import free_port
 from tools.process import finished, wait_until
 
-pytestmark = pytest.mark.image_only
+pytestmark = [pytest.mark.image_only, pytest.mark.names_the_82599]  # its moderation of interrupts
 
 PAGE = build.REPOSITORY / "docs/experiments.md"
 START_SECONDS = 300.0

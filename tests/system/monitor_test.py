@@ -12,7 +12,7 @@ import pytest
 from observed import INTERRUPT, POLL, ObservedServer
 from wire import Wire
 
-pytestmark = pytest.mark.image_only
+pytestmark = [pytest.mark.image_only, pytest.mark.names_the_82599]  # its counters and moderation
 
 CORES = 2
 CONNECTIONS_A_CORE = 2

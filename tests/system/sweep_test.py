@@ -11,7 +11,7 @@ from tools.errors import Failure
 from tools.machine import LOOPBACK
 from tools.study import command, schema
 
-pytestmark = pytest.mark.image_only
+pytestmark = [pytest.mark.image_only, pytest.mark.names_the_82599]  # its moderation of interrupts
 
 # A busy host delays the emulated machine, so the checks of the rate are wide.
 STUDY = """

@@ -105,9 +105,11 @@ def test_every_byte_arrives_in_every_form(world: World) -> None:
         world.talk(5)
         after = world.stats()
         assert (after["net.joined_frames"] > before["net.joined_frames"]) == (form != "off")
-    assert world.machine.card_command("violations")["total"] == 0
+    if world.machine.has_soft_card:
+        assert world.machine.card_command("violations")["total"] == 0
 
 
+@pytest.mark.names_the_82599  # whose faults lose the frames
 def test_lost_frames_are_sent_again(world: World) -> None:
     before = world.stats()
     world.machine.card_command("fault drop tx chance 0.01")
