@@ -154,7 +154,8 @@ TEST(VirtioCard, FramesPassInBothDirectionsOnEachCore) {
     ASSERT_TRUE(HostMachine::wait_until([&] { return tx.waiting() != 0; }));
     tx.transmit(sent);
     EXPECT_EQ(sent.size(), 1U);
-    EXPECT_EQ(opened.device->doorbells[2 * core + 1], 2 * core + 1);
+    const std::atomic_ref doorbell(opened.device->doorbells[2 * core + 1]);
+    EXPECT_TRUE(HostMachine::wait_until([&] { return doorbell.load() == 2 * core + 1; }));
     EXPECT_FALSE(tx.publish()) << "completions raise no interrupt";
     opened.machine.on(core, [&] { opened.senders[core]->reap(); });
     EXPECT_EQ(opened.stacks[core].tokens, std::vector<void*>{token_of(5)});
