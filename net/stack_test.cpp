@@ -32,6 +32,27 @@ Bytes packet(unsigned protocol, const Bytes& payload, unsigned identification = 
       payload);
 }
 
+/// Opens connections from the two cores from `first_core` on in turn. Each transfers 20,000 bytes both ways. Returns when all have ended.
+std::vector<std::shared_ptr<Record>> transfers(TwoMachines& world, unsigned count, unsigned first_core) {
+  std::vector<std::shared_ptr<Record>> records;
+  for (unsigned i = 0; i < count; ++i) {
+    records.push_back(std::make_shared<Record>());
+    const int core = static_cast<int>(first_core + i % 2);
+    const auto acceptor = recording(records.back(), {.check_seed = 9, .send_seed = 9, .send_bytes = 20'000, .expect_bytes = 20'000});
+    EXPECT_EQ(world.connect(
+                  service(7),
+                  [&, core](Connection& connection) {
+                    EXPECT_EQ(this_core(), static_cast<unsigned>(core));
+                    return acceptor(connection);
+                  },
+                  core),
+              std::nullopt);
+  }
+  EXPECT_TRUE(
+      HostMachine::wait_until([&] { return std::ranges::all_of(records, [](const auto& record) { return ended(*record); }); }, 100s));
+  return records;
+}
+
 // RSS selects a connection's core, and each core serves its own connections. Segments of an outgoing connection arrive at the core that
 // opened the connection.
 class StackOnCores : public ::testing::TestWithParam<unsigned> {};
@@ -46,23 +67,8 @@ TEST_P(StackOnCores, EveryCoreServesItsOwnConnections) {
     serving.insert(this_core());
     return std::make_unique<EchoHandler>();
   });
-  std::vector<std::shared_ptr<Record>> records;
   // There are enough connections that every core gets at least one, whatever the hash selects.
-  for (unsigned i = 0; i < 20 * (cores + 1); ++i) {
-    records.push_back(std::make_shared<Record>());
-    const int core = static_cast<int>(cores + i % 2);
-    const auto acceptor = recording(records.back(), {.check_seed = 9, .send_seed = 9, .send_bytes = 20'000, .expect_bytes = 20'000});
-    EXPECT_EQ(world.connect(
-                  service(7),
-                  [&, core](Connection& connection) {
-                    EXPECT_EQ(this_core(), static_cast<unsigned>(core));
-                    return acceptor(connection);
-                  },
-                  core),
-              std::nullopt);
-  }
-  EXPECT_TRUE(
-      HostMachine::wait_until([&] { return std::ranges::all_of(records, [](const auto& record) { return ended(*record); }); }, 100s));
+  const auto records = transfers(world, 20 * (cores + 1), cores);
   for (const auto& record : records) {
     EXPECT_EQ(record->received, 20'000U);
     expect_ended_well(*record);
@@ -81,22 +87,7 @@ TEST(Stack, AConnectionWhoseSegmentsArriveAtAnotherCoreIsServed) {
   options.client.decides = true;
   TwoMachines world(options);
   world.listen(7, echoing());
-  std::vector<std::shared_ptr<Record>> records;
-  for (unsigned i = 0; i < 20; ++i) {
-    records.push_back(std::make_shared<Record>());
-    const int core = static_cast<int>(1 + i % 2);
-    const auto acceptor = recording(records.back(), {.check_seed = 9, .send_seed = 9, .send_bytes = 20'000, .expect_bytes = 20'000});
-    EXPECT_EQ(world.connect(
-                  service(7),
-                  [&, core](Connection& connection) {
-                    EXPECT_EQ(this_core(), static_cast<unsigned>(core));
-                    return acceptor(connection);
-                  },
-                  core),
-              std::nullopt);
-  }
-  EXPECT_TRUE(
-      HostMachine::wait_until([&] { return std::ranges::all_of(records, [](const auto& record) { return ended(*record); }); }, 100s));
+  const auto records = transfers(world, 20, 1);
   for (const auto& record : records) expect_ended_well(*record);
   // By the hash, some of twenty flows arrive at the other core.
   EXPECT_GT(world.counters_of(1).passed_on + world.counters_of(2).passed_on, 0U);

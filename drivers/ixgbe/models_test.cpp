@@ -24,12 +24,7 @@ namespace {
 struct ModelsTest : testing::Test {
   template <class Phase>
   Error error_of(Phase phase) {
-    Error error{.code = ErrorCode::invalid, .message = "", .detail = 0};
-    machine.run(0, [&]() -> task<void> {
-      auto done = co_await phase();
-      if (!done) error = done.error();
-    });
-    return error;
+    return test::error_of(machine, phase);
   }
   test::TestCard card;
   host::HostMachine machine{1};

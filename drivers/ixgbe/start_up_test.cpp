@@ -25,15 +25,9 @@ namespace {
 using host::HostMachine;
 
 struct StartUpTest : testing::Test {
-  /// Runs a phase of the start-up on core 0 and returns its error; `message` is empty if it succeeded.
   template <class Phase>
   Error error_of(Phase phase) {
-    Error error{.code = ErrorCode::invalid, .message = "", .detail = 0};
-    machine.run(0, [&]() -> task<void> {
-      auto done = co_await phase();
-      if (!done) error = done.error();
-    });
-    return error;
+    return test::error_of(machine, phase);
   }
   /// Runs a phase that waits for a bit that never changes; the error must name the bit's register.
   template <class Phase>

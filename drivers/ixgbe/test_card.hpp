@@ -19,6 +19,7 @@
 
 #include "drivers/intel_descriptor_ring.hpp"
 #include "drivers/ixgbe/register_access.hpp"
+#include "drivers/test_frames.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/net_device.hpp"
 #include "tests/host/host_machine.hpp"
@@ -27,16 +28,7 @@ namespace neap::ixgbe::test {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// Returns a frame of `bytes` bytes whose content depends on `seed`.
-inline Bytes frame_of(std::uint32_t seed, std::size_t bytes) {
-  Bytes frame(bytes);
-  std::uint32_t state = seed * 2654435761U + 1;
-  for (auto& byte : frame) {
-    state = state * 1664525 + 1013904223;
-    byte = static_cast<std::uint8_t>(state >> 24);
-  }
-  return frame;
-}
+using neap::test::frame_of;
 
 struct SentFrame {
   Bytes bytes;
@@ -222,5 +214,16 @@ class TestReceiver : public FrameReceiver {
   std::vector<void*> tokens;
   std::vector<bool> link;
 };
+
+/// Runs a phase of the start-up on core 0 and returns its error; `message` is empty if it succeeded.
+template <class Phase>
+Error error_of(host::HostMachine& machine, Phase phase) {
+  Error error{.code = ErrorCode::invalid, .message = "", .detail = 0};
+  machine.run(0, [&]() -> task<void> {
+    auto done = co_await phase();
+    if (!done) error = done.error();
+  });
+  return error;
+}
 
 }  // namespace neap::ixgbe::test

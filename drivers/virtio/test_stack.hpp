@@ -7,22 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "drivers/test_frames.hpp"
 #include "drivers/virtio/test_device.hpp"
 #include "kernel/net_device.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap::virtio::test {
 
-/// Returns a frame of `bytes` bytes whose content depends on `seed`.
-inline Bytes frame_of(std::uint32_t seed, std::size_t bytes) {
-  Bytes frame(bytes);
-  std::uint32_t state = seed * 2654435761U + 1;
-  for (auto& byte : frame) {
-    state = state * 1664525 + 1013904223;
-    byte = static_cast<std::uint8_t>(state >> 24);
-  }
-  return frame;
-}
+using neap::test::frame_of;
 
 /// The folded sum of the 16-bit words of `bytes` in network order, from `at` on.
 inline std::uint32_t sum_of(const Bytes& bytes, std::size_t at, std::size_t count) {
