@@ -129,10 +129,11 @@ void Stack::input_udp6(ReceiveBuffer* frame, std::size_t transport_at, ReceiveIn
   deliver(*port, data, from, to);
 }
 
-bool Stack::on_icmpv6_error(const IcmpV6Error& error) noexcept {
+std::optional<bool> Stack::on_icmpv6_error(const IcmpV6Error& error) noexcept {
   if (error.protocol == ipv6::next_header::tcp) return on_icmpv6_error_of_segment(error);
   // A datagram is sent from a port that has a receiver.
-  return error.protocol == ipv6::next_header::udp && find_port(ipv6::read_16(error.transport, 0)) != nullptr;
+  if (error.protocol == ipv6::next_header::udp && find_port(ipv6::read_16(error.transport, 0)) != nullptr) return true;
+  return std::nullopt;
 }
 
 Result<void> Stack::receive_datagrams(std::uint16_t port, const DatagramReceiver& receiver) {

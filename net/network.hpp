@@ -186,6 +186,7 @@ struct CountersOf {
   Count segments_refused{};        ///< segments of open connections with an unacceptable number, or an unexpected reset or SYN
   Count options_malformed{};       ///< segments whose options have an illegal length
   Count icmp_errors{};             ///< ICMP errors that quote a segment of a connection
+  Count icmp_errors_limited{};     ///< ICMP errors whose connection's core a limit kept the stack from searching
   Count challenge_acks{};          ///< answers to refused segments (RFC 5961), at most two a second for each connection
   Count challenge_acks_limited{};  ///< such answers that a limit has suppressed
   Count resets_limited{};          ///< resets to segments without a connection that a limit has suppressed

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -32,6 +33,7 @@
 #include "net/listeners.hpp"
 #include "net/lwip/lwip_hooks.h"
 #include "net/network.hpp"
+#include "net/segment_error.hpp"
 #include "net/stack_group.hpp"
 #include "net/stack_ipv6.hpp"
 #include "net/stack_memory.hpp"
@@ -317,9 +319,9 @@ class Stack final : public FrameReceiver {
   // extension headers. The stack owns `frame` from the call on. `info` tells whether the card has checked the transport's checksum.
   void input_tcp6(ReceiveBuffer* frame, std::size_t transport_at, ReceiveInfo info) noexcept;
   void input_udp6(ReceiveBuffer* frame, std::size_t transport_at, ReceiveInfo info) noexcept;
-  /// An error arrived about a packet that this machine may have sent. Returns true if a connection or port of this core has sent it.
-  [[nodiscard]] bool on_icmpv6_error(const IcmpV6Error& error) noexcept;
-  [[nodiscard]] bool on_icmpv6_error_of_segment(const IcmpV6Error& error) noexcept;
+  /// An error arrived about a segment or datagram that this machine may have sent. Returns true if a connection or port of this core has
+  /// sent it, false if its connection has not; nothing if this core has no such connection or port.
+  [[nodiscard]] std::optional<bool> on_icmpv6_error(const IcmpV6Error& error) noexcept;
   /// The machine has lost an address. Called on each core.
   void on_address_removed(const Address& address) noexcept;
   // Groups (groups.cpp). `join` and `leave` MUST be called on the first core, for any core.
@@ -367,7 +369,14 @@ class Stack final : public FrameReceiver {
   /// Returns true if the segment has made a connection.
   bool take_cookie(Listener& listener, IncomingSegment& segment) noexcept;
   /// Handles an ICMP error that quotes a TCP segment. Any core MAY get it.
-  void input_icmp(const ReceiveBuffer& frame, std::size_t bytes, ReceiveInfo info) noexcept;
+  void input_icmp(const ReceiveBuffer& frame, std::size_t bytes) noexcept;
+  /// Returns false if this core has no such connection.
+  bool on_icmp_error(const SegmentError& error) noexcept;
+  [[nodiscard]] std::optional<bool> on_icmpv6_error_of_segment(const IcmpV6Error& error) noexcept;
+  /// Calls `ask(stack, last)` on the search's cores in turn, in events of their own, until one returns true. `last`: no core is asked after
+  /// this one. `ask` is copied. The first core MUST NOT be this one (owner_search.hpp).
+  template <typename Ask>
+  void ask_owners(OwnerSearch search, const Ask& ask) noexcept;
   void note_asked(const pbuf& arp) noexcept;
   /// Returns true if this core sent an ARP request for the address and no answer was published since then. MAY be called on any core.
   [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
@@ -475,7 +484,8 @@ class Stack final : public FrameReceiver {
   tcp::TimerHeap timers_;
   Timer tcp_timer_;
   std::uint64_t tcp_timer_due_us_ = tcp::TimerHeap::never;
-  tcp::AnswerLimit challenge_limit_{tcp::challenges_per_second}, reset_limit_{tcp::resets_per_second};
+  tcp::AnswerLimit challenge_limit_{tcp::challenges_per_second}, reset_limit_{tcp::resets_per_second},
+      search_limit_{tcp::searches_per_second};
   tcp::PathMtuCache path_mtu_cache_;
   bool retry_blocked_ = false;
   bool checks_due_ = true;  ///< an event may have changed more than the state of open connections without lwIP

@@ -22,6 +22,11 @@ class Stack;
 
 constexpr std::uint16_t ephemeral_ports_first = 49152;  // RFC 6335
 
+/// The cores that are asked in turn whether they have a connection: `cores` cores from `core` on; after the group's last core, the first.
+struct OwnerSearch {
+  unsigned core = 0, cores = 0;
+};
+
 /// An application has one such object, with `first` 0. A test may have two machines in one process.
 struct StackGroup {
   NetDevice& device;
@@ -41,6 +46,14 @@ struct StackGroup {
   /// belongs to the core that received the SYN: no port says which.
   [[nodiscard]] unsigned core_of_port(std::uint16_t local_port, unsigned core) const noexcept {
     return local_port >= ephemeral_ports_first ? first + local_port % cores : core;
+  }
+  /// Of a device that decides: the cores that may have a connection with this local port. `core` begins if all of them may.
+  [[nodiscard]] OwnerSearch owners_of_port(std::uint16_t local_port, unsigned core) const noexcept {
+    return {.core = core_of_port(local_port, core), .cores = local_port >= ephemeral_ports_first ? 1 : cores};
+  }
+  /// `search` without its first core.
+  [[nodiscard]] OwnerSearch after(OwnerSearch search) const noexcept {
+    return {.core = search.core + 1 == first + cores ? first : search.core + 1, .cores = search.cores - 1};
   }
 
   [[nodiscard]] Stack* stack(unsigned core) const noexcept {

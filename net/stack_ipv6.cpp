@@ -14,6 +14,7 @@
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
 #include "lwip/pbuf.h"
+#include "net/owner_search.hpp"
 #include "net/stack.hpp"
 
 namespace neap::net {
@@ -281,28 +282,34 @@ void StackIpv6::transport(Octets packet, std::size_t offset, std::uint8_t protoc
 
 // --- Errors, addresses and groups --------------------------------------------------------------------------------------------------------
 std::optional<bool> StackIpv6::icmp_error(const ipv6::IcmpError& error) noexcept {
-  if (error.protocol != ipv6::next_header::tcp) return stack_.on_icmpv6_error(error);
-  const unsigned core = core_of_flow(group_, error.to, error.from, error.transport, true);
-  if (core == group_.first) return stack_.on_icmpv6_error(error);
+  if (error.protocol != ipv6::next_header::tcp) return stack_.on_icmpv6_error(error).value_or(false);
+  OwnerSearch search = group_.device_decides
+                           ? group_.owners_of_port(ipv6::read_16(error.transport, 0), group_.first)
+                           : OwnerSearch{.core = core_of_flow(group_, error.to, error.from, error.transport, true), .cores = 1};
+  if (search.core == group_.first) {
+    const std::optional<bool> believed = stack_.on_icmpv6_error(error);
+    if (believed.has_value() || search.cores == 1) return believed.value_or(false);
+    search = group_.after(search);
+    if (!stack_.search_limit_.take(stack_.now_us())) {
+      stack_.counters().icmp_errors_limited.add();
+      return false;
+    }
+  }
   // The core of the connection says later whether it believes the error.
   std::array<std::byte, 20> transport{};
   const std::size_t bytes = std::min(error.transport.size(), transport.size());
   std::ranges::copy(error.transport.first(bytes), transport.begin());
-  try {
-    static_cast<void>(spawn_on(core, [error, transport, bytes]() noexcept {
-      Stack* const stack = Stack::here();
-      if (stack == nullptr) return;
-      ipv6::IcmpError own = error;
-      own.transport = Octets(transport).first(bytes);
-      const bool believed = stack->on_icmpv6_error(own);
-      if (own.type != ipv6::icmp::too_big) return;
-      static_cast<void>(stack->ipv6().on_engine([believed, to = own.to, mtu = own.parameter](ipv6::Engine& engine) noexcept {
-        believed ? engine.believe_mtu(to, mtu) : engine.refuse_mtu();
-      }));
+  stack_.ask_owners(search, [error, transport, bytes](Stack& stack, bool last) noexcept {
+    ipv6::IcmpError own = error;
+    own.transport = Octets(transport).first(bytes);
+    const std::optional<bool> believed = stack.on_icmpv6_error(own);
+    if (!believed.has_value() && !last) return false;
+    if (own.type != ipv6::icmp::too_big) return true;
+    static_cast<void>(stack.ipv6().on_engine([believed, to = own.to, mtu = own.parameter](ipv6::Engine& engine) noexcept {
+      believed.value_or(false) ? engine.believe_mtu(to, mtu) : engine.refuse_mtu();
     }));
-  } catch (const std::bad_alloc&) {
-    stack_.counters().dropped_memory.add();
-  }
+    return true;
+  });
   return std::nullopt;
 }
 

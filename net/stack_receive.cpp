@@ -160,7 +160,7 @@ void Stack::take_in(ReceiveBuffer* frame, std::size_t bytes, ReceiveInfo info) n
   if (headers.ethertype == ETHTYPE_ARP) arp_dirty_ = true;
   static_cast<void>(now_us());  // brings the ages of neighbours up to date
   if (headers.tcp && !headers.fragment) return input_tcp(frame, frame_bytes, info);
-  if (headers.icmp && !headers.fragment) input_icmp(*frame, frame_bytes, info);
+  if (headers.icmp && !headers.fragment) input_icmp(*frame, frame_bytes);
   if (headers.for_dhcp_client) wake_lease_clock();
   input(frame, info);
 }

@@ -15,6 +15,7 @@
 #include "net/connection_frames.hpp"
 #include "net/control_frames.hpp"
 #include "net/internet_checksum.hpp"
+#include "net/owner_search.hpp"
 #include "net/stack.hpp"
 
 namespace neap::net {
@@ -25,6 +26,7 @@ constexpr std::size_t ip_at = SegmentHeaders::ethernet_bytes;
 constexpr std::size_t ip_bytes_min = SegmentHeaders::ip_header_bytes, tcp_bytes_min = SegmentHeaders::tcp_header_bytes;
 /// The headers of a segment, with all options.
 constexpr std::size_t headers_bytes_max = ip_at + 60 + 60;
+constexpr unsigned icmp_unreachable = 3;
 
 template <typename T>
 T load(const std::byte* at) noexcept {
@@ -363,8 +365,8 @@ std::uint32_t Stack::next_hop_of(std::uint32_t remote) const noexcept {
 }
 
 // --- ICMP --------------------------------------------------------------------------------------------------------------------------------
-void Stack::input_icmp(const ReceiveBuffer& frame, std::size_t bytes, ReceiveInfo info) noexcept {
-  constexpr unsigned unreachable = 3, time_exceeded = 11, parameter_problem = 12;
+void Stack::input_icmp(const ReceiveBuffer& frame, std::size_t bytes) noexcept {
+  constexpr unsigned time_exceeded = 11, parameter_problem = 12;
   constexpr std::size_t icmp_bytes = 8, quoted_tcp_bytes = 8;
   const std::byte* const ip = frame.data + ip_at;
   if (frame.bytes < ip_at + ip_bytes_min) return;
@@ -375,34 +377,50 @@ void Stack::input_icmp(const ReceiveBuffer& frame, std::size_t bytes, ReceiveInf
   if (quoted + ip_bytes_min > end || octet(quoted) >> 4 != 4 || octet(quoted + 9) != IP_PROTO_TCP) return;
   const std::byte* const tcp = quoted + (octet(quoted) & 0xF) * 4;
   if ((octet(quoted) & 0xF) * 4 < ip_bytes_min || tcp + quoted_tcp_bytes > end) return;
-  const unsigned type = octet(icmp), code = octet(icmp + 1);
-  if (type != unreachable && type != time_exceeded && type != parameter_problem) return;
+  const unsigned type = octet(icmp);
+  if (type != icmp_unreachable && type != time_exceeded && type != parameter_problem) return;
   const std::size_t ip_bytes = load_big<std::uint16_t>(ip + 2);
   if (ip_header_bytes < ip_bytes_min || ip_bytes < ip_header_bytes + icmp_bytes || ip_bytes > bytes - ip_at) return;
   if (sum_of(&frame, ip_at + ip_header_bytes, ip_bytes - ip_header_bytes, 0) != 0xFFFF) return;
-  const SegmentAddresses sent{.addresses = load<std::uint64_t>(quoted + 12), .ports = load<std::uint32_t>(tcp)};
-  if (static_cast<std::uint32_t>(sent.addresses) != netif_ip4_addr(&netif_)->addr) return;
+  const SegmentError error{.sent = {.addresses = load<std::uint64_t>(quoted + 12), .ports = load<std::uint32_t>(tcp)},
+                           .sequence = load_big<std::uint32_t>(tcp + 4),
+                           .type = static_cast<std::uint8_t>(type),
+                           .code = static_cast<std::uint8_t>(octet(icmp + 1)),
+                           .next_hop_mtu = load_big<std::uint16_t>(icmp + 6),
+                           .quoted_ip_bytes = load_big<std::uint16_t>(quoted + 2)};
+  if (static_cast<std::uint32_t>(error.sent.addresses) != netif_ip4_addr(&netif_)->addr) return;
   // RSS knows no ports of ICMP, so the frame may have come to another core than the connection's segments.
-  const auto local_port = std::byteswap(static_cast<std::uint16_t>(sent.ports));
-  const unsigned core = group_.device_decides
-                            ? group_.core_of_port(local_port, core_)
-                            : group_.device.receiving_core(std::byteswap(static_cast<std::uint32_t>(sent.addresses >> 32)),
-                                                           std::byteswap(static_cast<std::uint32_t>(sent.addresses)),
-                                                           std::byteswap(static_cast<std::uint16_t>(sent.ports >> 16)), local_port);
-  if (core != core_) {
-    if (core - group_.first < group_.cores) pass_on(core, copy_to_heap(&frame, bytes), info);
-    return;
-  }
-  ConnectionState* const connection = table_.find(sent.reversed());
-  if (connection == nullptr) return;
-  counters_.icmp_errors.add();
-  const std::uint32_t sequence = load_big<std::uint32_t>(tcp + 4);
-  constexpr unsigned protocol_unreachable = 2, port_unreachable = 3, fragmentation_needed = 4;
-  if (type == unreachable && code == fragmentation_needed) {
-    connection->too_big(sequence, load_big<std::uint16_t>(icmp + 6), load_big<std::uint16_t>(quoted + 2));
+  const auto local_port = std::byteswap(static_cast<std::uint16_t>(error.sent.ports));
+  OwnerSearch search{.core = core_, .cores = 1};
+  if (group_.device_decides) {
+    search = group_.owners_of_port(local_port, core_);
   } else {
-    connection->unreachable(sequence, type == unreachable && (code == protocol_unreachable || code == port_unreachable));
+    search.core = group_.device.receiving_core(std::byteswap(static_cast<std::uint32_t>(error.sent.addresses >> 32)),
+                                               std::byteswap(static_cast<std::uint32_t>(error.sent.addresses)),
+                                               std::byteswap(static_cast<std::uint16_t>(error.sent.ports >> 16)), local_port);
+    if (search.core - group_.first >= group_.cores) return;
   }
+  if (search.core == core_) {
+    if (on_icmp_error(error) || search.cores == 1) return;
+    search = group_.after(search);
+    if (!search_limit_.take(now_us())) return counters_.icmp_errors_limited.add();
+  }
+  ask_owners(search, [error](Stack& stack, bool) noexcept { return stack.on_icmp_error(error); });
+}
+
+bool Stack::on_icmp_error(const SegmentError& error) noexcept {
+  ConnectionState* const connection = table_.find(error.sent.reversed());
+  if (connection == nullptr) return false;
+  want_checks();
+  counters_.icmp_errors.add();
+  constexpr unsigned protocol_unreachable = 2, port_unreachable = 3, fragmentation_needed = 4;
+  const bool unreachable = error.type == icmp_unreachable;
+  if (unreachable && error.code == fragmentation_needed) {
+    connection->too_big(error.sequence, error.next_hop_mtu, error.quoted_ip_bytes);
+  } else {
+    connection->unreachable(error.sequence, unreachable && (error.code == protocol_unreachable || error.code == port_unreachable));
+  }
+  return true;
 }
 
 }  // namespace neap::net

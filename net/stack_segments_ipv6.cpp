@@ -59,15 +59,16 @@ bool Stack::send_copy_of_ipv6(OutgoingSegment& segment) noexcept {
   return sent.has_value() || sent.error().code != ErrorCode::out_of_memory;  // without a route it is lost on the way
 }
 
-bool Stack::on_icmpv6_error_of_segment(const IcmpV6Error& error) noexcept {
+std::optional<bool> Stack::on_icmpv6_error_of_segment(const IcmpV6Error& error) noexcept {
   constexpr std::size_t quoted_bytes_min = 8;
-  if (error.transport.size() < quoted_bytes_min) return false;
+  if (error.transport.size() < quoted_bytes_min) return std::nullopt;
   SegmentAddresses6 sent;
   error.from.write(reinterpret_cast<std::byte*>(sent.addresses.data()));
   error.to.write(reinterpret_cast<std::byte*>(sent.addresses.data()) + 16);
   std::memcpy(&sent.ports, error.transport.data(), sizeof sent.ports);
   ConnectionState* const connection = table6_.find(sent.reversed());
-  if (connection == nullptr) return false;
+  if (connection == nullptr) return std::nullopt;
+  want_checks();
   counters_.icmp_errors.add();
   const std::uint32_t sequence = ipv6::read_32(error.transport, 4);
   if (error.type == ipv6::icmp::too_big) {

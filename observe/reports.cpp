@@ -123,6 +123,7 @@ constexpr NamedCount<net::Counters> net_counts[] = {
     {"net.segments_refused", &net::Counters::segments_refused},
     {"net.options_malformed", &net::Counters::options_malformed},
     {"net.icmp_errors", &net::Counters::icmp_errors},
+    {"net.icmp_errors_limited", &net::Counters::icmp_errors_limited},
     {"net.challenge_acks", &net::Counters::challenge_acks},
     {"net.challenge_acks_limited", &net::Counters::challenge_acks_limited},
     {"net.resets_limited", &net::Counters::resets_limited},

@@ -4,7 +4,7 @@
 // Such a segment is answered by a challenge ACK (RFC 5961) or by a reset. Without a limit, a flood of them makes the machine send a flood
 // itself, and two machines can answer each other for ever. A connection sends one challenge ACK in 500 ms. A core has a limit in a second
 // for all connections. An attacker can count the answers to its own segments. From a constant limit it could derive how many answers others
-// got (CVE-2016-5696), so each second has another, random limit.
+// got (CVE-2016-5696), so each second has another, random limit. The same class limits how often other cores are asked for a connection.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,7 @@ class AnswerLimit {
 constexpr std::uint32_t challenge_interval_ms = 500;   ///< of one connection (as Linux)
 constexpr std::uint32_t challenges_per_second = 1000;  ///< of one core
 constexpr std::uint32_t resets_per_second = 1000;      ///< of one core, for segments without a connection
+constexpr std::uint32_t searches_per_second = 1000;    ///< of one core, for ICMP errors about a connection of an unknown core
 
 /// True if a connection may answer now. `last_ms`: the time of its last answer, in ms of the boot clock plus 1; 0: never.
 [[nodiscard]] inline bool may_answer(std::uint32_t& last_ms, std::uint64_t now_us, AnswerLimit& limit) noexcept {
