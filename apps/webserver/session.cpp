@@ -16,7 +16,7 @@ Session::Session(HttpServer& server) noexcept : server_(server), core_(server.co
   core_.add(*this);
   listed_ = true;
   core_.statistics.connections_accepted.add();
-  since_ticks_ = core_.now_ticks_;
+  since_ticks_ = acknowledged_ticks_ = core_.now_ticks_;
 }
 
 Session::~Session() {

@@ -793,6 +793,17 @@ TEST_F(SessionTest, ClientsThatReadNothingAreReset) {
   EXPECT_EQ(count().write_timeouts.value(), 1U);
 }
 
+// A connection that begins long after the machine, and whose first response is in flight at the first check.
+TEST_F(SessionTest, ANewConnectionsTimeForReadingBeginsWithIt) {
+  server.wait_s(1000);
+  Peer late(server);
+  late.send(get);
+  server.wait_s(119);
+  EXPECT_FALSE(late.closed());
+  EXPECT_EQ(late.read_all(), hello);
+  EXPECT_EQ(count().write_timeouts.value(), 0U);
+}
+
 TEST_F(SessionTest, TimeoutsCanBeChangedAndTurnedOff) {
   server.server.limits.keep_alive_timeout_ms = 0;
   server.server.limits.first_byte_timeout_ms = 0;
