@@ -22,8 +22,8 @@ bool is_ixgbe(const pci::Device& device) noexcept { return ixgbe::kind_of(device
 
 template <class DriverCard>
 Card owned(std::unique_ptr<DriverCard> card) noexcept {
-  policy::Device* const settings = card.get();
-  return {.device = std::move(card), .settings = settings};
+  DriverCard* const given = card.release();
+  return {.device = {given, [](NetDevice* device) noexcept { static_cast<DriverCard*>(device)->stop(); }}, .settings = given};
 }
 
 task<Result<Card>> open_virtio(const pci::Device& device, Options options) {

@@ -38,9 +38,10 @@ struct Options {
   std::uint32_t frame_bytes_max = 1514;
 };
 
+/// At its end the card is stopped, but its memory is not freed: the network, which is never freed, refers to it on all cores.
 struct Card {
-  std::unique_ptr<NetDevice> device;
-  policy::Device* settings = nullptr;  ///< a part of `device`
+  std::unique_ptr<NetDevice, void (*)(NetDevice*) noexcept> device;
+  policy::Device* settings;  ///< a part of `device`
 };
 
 /// Opens the first card that `choice` permits: an 82599 before a virtio-net. MUST be called on the core that will be the card's home core.

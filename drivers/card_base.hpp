@@ -107,6 +107,16 @@ class CardBase : public NetDevice, public policy::Device {
     return *pairs_[core];
   }
 
+  /// Stops the card for good, on the home core. The driver's destructor MUST call this.
+  void stop() noexcept {
+    if (std::exchange(stopped_, true)) return;
+    policy::forget(*this);
+    set_link(false);
+    stop_device();
+    bus_.enable(false);
+    for (const auto& [core, vector] : vectors_) free_vector(core, vector);
+  }
+
  protected:
   static_assert(rss::none == device_decides, "without a table, the device decides");
 
@@ -121,16 +131,6 @@ class CardBase : public NetDevice, public policy::Device {
   virtual void want_interrupts(QueuePair& pair, bool on) noexcept = 0;
   /// Stops the device for good, on the home core. Called once, by `stop`.
   virtual void stop_device() noexcept = 0;
-
-  /// Stops the card. The driver's destructor MUST call this.
-  void stop() noexcept {
-    if (std::exchange(stopped_, true)) return;
-    policy::forget(*this);
-    set_link(false);
-    stop_device();
-    bus_.enable(false);
-    for (const auto& [core, vector] : vectors_) free_vector(core, vector);
-  }
 
   void require_home_core() const noexcept {
     require(this_core() == home_core_, "card: it is handled on another core than the one that opened it", this_core());

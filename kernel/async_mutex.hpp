@@ -65,6 +65,11 @@ class AsyncMutex {
 
   /// The caller MUST await the result at once. It resumes on its own core. Cannot fail. A cancellation does not end the wait.
   Wait lock() noexcept { return Wait(*this); }
+  /// True if a task holds the mutex at this moment. It does as long as tasks wait for it.
+  [[nodiscard]] bool held() noexcept {
+    const std::lock_guard guard(spin_lock_);
+    return held_;
+  }
 
  private:
   /// Returns true if `wait` holds the mutex now, false if it is queued.

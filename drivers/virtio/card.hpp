@@ -81,8 +81,7 @@ class Card final : public CardBase<QueuePair, CardCounters> {
   ControlQueue control_{counters_};
   std::array<std::uint32_t, cores_max> itr_us_sent_{};
   std::uint32_t budget_ = 64;
-  bool promiscuous_ = false, coalescing_ = true;
-  bool closing_ = false, sending_ = false;
+  bool promiscuous_ = false, coalescing_ = true, closing_ = false, sending_ = false;
   CoalescedCall interval_call_{[](void* card) noexcept { neap::start(static_cast<Card*>(card)->send_intervals()); }, this};
 };
 

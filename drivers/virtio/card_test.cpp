@@ -230,6 +230,19 @@ TEST(VirtioCard, SettingsAndGroupsAreCommands) {
   });
 }
 
+// The stack starts `set_multicast` and does not wait for its end.
+TEST(VirtioCard, ACardIsClosedWhileCommandsWait) {
+  Opened opened(1);
+  ASSERT_NE(opened.card, nullptr) << opened.error.message;
+  opened.device->ignores_commands = true;
+  for (int i = 0; i < 2; ++i) opened.machine.on(0, [&] { neap::start(opened.card->set_multicast({})); });
+  opened.machine.run(0, [&]() -> task<void> {
+    co_await opened.card->close();
+    EXPECT_FALSE(opened.card->link_up());
+    opened.card.reset();
+  });
+}
+
 TEST(VirtioCard, ModerationIsOfferedWhereTheDeviceHasIt) {
   {
     Opened opened(2);

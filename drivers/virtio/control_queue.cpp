@@ -33,10 +33,9 @@ task<Result<void>> ControlQueue::send(CommandBytes command) {
   std::byte* const start = memory_.start();
   std::memcpy(start, bytes.data(), bytes.size());
   start[answer_at] = no_answer;
-  const std::uint64_t address = memory_.bus_address();
-  const auto count = static_cast<std::uint32_t>(bytes.size());
-  ring_.descriptors()[0] = {.address = address, .bytes = count, .flags = descriptor_flag::next, .next = 1};
-  ring_.descriptors()[1] = {.address = address + answer_at, .bytes = 1, .flags = descriptor_flag::device_writes, .next = 0};
+  ring_.descriptors()[0] = {
+      .address = memory_.bus_address(), .bytes = static_cast<std::uint32_t>(bytes.size()), .flags = descriptor_flag::next, .next = 1};
+  ring_.descriptors()[1] = {.address = memory_.bus_address() + answer_at, .bytes = 1, .flags = descriptor_flag::device_writes, .next = 0};
   ring_.offer(next_, 0);
   (void)ring_.publish(++next_);
   bool late = false;

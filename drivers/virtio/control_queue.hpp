@@ -28,8 +28,10 @@ class ControlQueue {
   /// `closed` (an earlier command had no answer).
   [[nodiscard]] task<Result<void>> send(CommandBytes command);
   [[nodiscard]] Ring& ring() noexcept { return ring_; }
-  /// The device is gone or was reset.
+  /// The device is gone or was reset. Commands in progress end within 100 us.
   void close() noexcept { closed_ = true; }
+  /// True while a task is in `send`. The queue MUST NOT be destroyed then.
+  [[nodiscard]] bool busy() noexcept { return in_use_.held(); }
 
  private:
   Ring ring_;

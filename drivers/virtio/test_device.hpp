@@ -278,7 +278,7 @@ class TestDevice final : public Transport, public CardBus {
   void serve_control() {
     const std::lock_guard guard(lock_);
     const auto found = queues.find(2 * pairs());
-    if (found == queues.end() || !found->second.enabled) return;
+    if (found == queues.end() || !found->second.enabled || ignores_commands) return;
     DeviceRing& ring = found->second.ring;
     while (ring.waiting() != 0) {
       const std::uint32_t id = ring.take();
@@ -308,6 +308,7 @@ class TestDevice final : public Transport, public CardBus {
   std::function<void()> on_end;
   std::vector<Bytes> commands;
   bool refuses_commands = false;
+  std::atomic<bool> ignores_commands = false;
   std::atomic<std::uint32_t> link{link_up_bit};
   mutable std::atomic<bool> enabled = false;
   mutable std::uint32_t config_vector = no_vector, generation = 0;
