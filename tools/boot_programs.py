@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import cache, progress
+from tools import build, cache, progress
 from tools.archive import SUITE, Archive, private_command
 from tools.errors import Failure
 from tools.process import output_of
@@ -22,6 +22,10 @@ WANTED = ("grub-common", "grub-pc-bin", "grub-efi-amd64-bin", "xorriso", "mtools
 OPENED = re.compile(r"^(lib|zlib1g$|grub-|xorriso$|mtools$|ipxe$|ovmf$)")
 NEEDED_BYTES = 250_000_000
 PROGRAM_SECONDS = 120
+# The programs of mtools are one file, which behaves as the program that its first option names.
+MTOOLS = ("mformat", "mmd", "mcopy")
+# The programs of an installed Neap: of each package only the files that boot trees and discs need (tools/release/boot_parts.py).
+INSTALLED = build.REPOSITORY / "build/boot-programs"
 # The date in all generated files: the first second of 2020, so that the same content gives the same file.
 DATE = "1577836800"
 
@@ -42,7 +46,9 @@ class BootPrograms:
     def run(self, program: str, arguments: Sequence[str]) -> str:
         """Runs one of the programs and returns its output. Raises Failure with the program's error text."""
         environment = {**os.environ, "SOURCE_DATE_EPOCH": DATE, "LC_ALL": "C", "MTOOLSRC": "/dev/null"}
-        return output_of([*private_command(self.root, program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment, name=program)
+        file, first = ("mtools", ["-c", program]) if program in MTOOLS else (program, [])
+        argv = [*private_command(self.root, file), *first, *arguments]
+        return output_of(argv, timeout_seconds=PROGRAM_SECONDS, env=environment, name=program)
 
     def versions(self) -> dict[str, str]:
         return dict(line.split(" ", 1) for line in (self.root / "versions").read_text().splitlines())
@@ -50,7 +56,7 @@ class BootPrograms:
     def missing(self) -> list[Path]:
         files = [self.grub_bios / "pxeboot.img", self.grub_bios / "cdboot.img", self.grub_bios / "boot_hybrid.img"]
         files += [self.grub_efi / "kernel.img", self.ipxe_kernel, self.ipxe_bios, self.ipxe_efi, self.ovmf_code, self.ovmf_variables]
-        files += [self.root / "usr/bin" / program for program in ("grub-mkimage", "xorriso", "mformat", "mmd", "mcopy")]
+        files += [self.root / "usr/bin" / program for program in ("grub-mkimage", "xorriso", "mtools")]
         return [file for file in files if not file.exists()]
 
 
@@ -60,8 +66,17 @@ def require() -> BootPrograms:
     return find() or fetch()
 
 
+def require_firmware() -> BootPrograms:
+    """Returns the programs with OVMF, which an installed Neap does not have."""
+    return _newest() or fetch()
+
+
 def find() -> BootPrograms | None:
-    """Returns the newest programs in the cache; None if there are none."""
+    """Returns the programs of an installed Neap, or the newest ones in the cache; None if there are none."""
+    return BootPrograms(INSTALLED) if (INSTALLED / "versions").is_file() else _newest()
+
+
+def _newest() -> BootPrograms | None:
     ready = cache.complete("boot-programs")
     return BootPrograms(max(ready, key=lambda path: path.stat().st_mtime)) if ready else None
 

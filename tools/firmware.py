@@ -78,7 +78,7 @@ class Start:
         return (f",tftp={_escaped(self.tftp)}" if self.tftp else "") + (f",bootfile={self.bootfile}" if self.bootfile else "")
 
     def _ovmf(self, directory: Path) -> list[str]:
-        programs = boot_programs.require()
+        programs = boot_programs.require_firmware()
         variables = directory / "ovmf-variables.fd"
         shutil.copyfile(programs.ovmf_variables, variables)
         argv = ["-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={_escaped(programs.ovmf_code)}"]

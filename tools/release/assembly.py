@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tools import boot_programs, cache, exchange, progress
-from tools.errors import Failure
-from tools.release import boot_parts, changes, inventory, licences, sbom, source_archive, wheel
-from tools.release.stage import PLUGIN, Stage
+from tools.release import boot_parts, changes, checks, inventory, licences, sbom, source_archive, wheel
+from tools.release.stage import Stage
 
 PARTS = ("toolchain", "documents", "wheel", "debs", "source")
 DEBIAN_PACKAGES = "tools.release.debian_packages"
@@ -22,8 +21,10 @@ def assemble(stage: Stage, out: Path, *, parts: Sequence[str] = PARTS, complete:
     """Writes the files of a release into the folder `out`, which MUST exist. Returns their paths. `complete`: raises Failure if a product
     is missing; otherwise the product is left out."""
     boot = boot_parts.files(boot_programs.BootPrograms(stage.boot_programs)) if stage.boot_programs else {}
+    products = {**stage.products(), **boot}
     if complete:
-        require_products(stage, boot)
+        checks.require_products(stage, products)
+    products = {name: path for name, path in products.items() if path.is_file()}
     files: list[Path] = []
     archive = None
     if "toolchain" in parts:
@@ -36,7 +37,6 @@ def assemble(stage: Stage, out: Path, *, parts: Sequence[str] = PARTS, complete:
             documents = write_documents(stage, boot, out)
             files += [out / name for name in (*documents, CHANGES)]
     if "wheel" in parts:
-        products = {name: path for name, path in {**stage.products(), **boot}.items() if path.is_file()}
         with progress.step("writing the wheel"):
             files.append(wheel.write(stage, out, products, documents, archive))
     if "debs" in parts and importlib.util.find_spec(DEBIAN_PACKAGES):
@@ -47,17 +47,6 @@ def assemble(stage: Stage, out: Path, *, parts: Sequence[str] = PARTS, complete:
             files.append(source_archive.write(stage, out))
     files.append(write_checksums(out, files))
     return files
-
-
-def require_products(stage: Stage, boot: dict[str, Path]) -> None:
-    """Raises Failure if a product of the wheel is missing."""
-    missing = [name for name, path in stage.products().items() if not path.is_file()]
-    if not any(name.startswith(f"build/{PLUGIN}/") for name in stage.products()):
-        missing.append(f"build/{PLUGIN}/{PLUGIN}-*.so")
-    if not boot:
-        missing.append("build/boot-programs")
-    if missing:
-        raise Failure(f"{stage.tree} has not built {', '.join(missing)}", "./neap release builds all of them")
 
 
 def write_documents(stage: Stage, boot: dict[str, Path], out: Path) -> dict[str, bytes]:
