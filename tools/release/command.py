@@ -84,7 +84,7 @@ def _locked(target: Path) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _folder(work: Path) -> Iterator[None]:
-    """Removes the stages before and after the release. Their logs stay in build/logs."""
+    """Removes the stages before and after the release. The logs of a build that failed stay in build/logs/release."""
     work.mkdir(parents=True, exist_ok=True)
 
     def clear() -> None:

@@ -84,3 +84,18 @@ def test_the_source_archive_depends_on_the_commit_alone(tmp_path: Path, stage: S
         members = {member.name: member for member in archive}
     assert set(members) == {f"neap-1.2.3/{name}" for name in SOURCES}
     assert members["neap-1.2.3/neap"].mode == 0o755 and {member.mtime for member in members.values()} == {stage.epoch}
+
+
+def test_the_logs_of_a_failed_build_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
+    folder, logs = tmp_path / "stage", tmp_path / "logs/release"
+    program = "import os, sys, pathlib; pathlib.Path('build/logs').mkdir(parents=True)\n"
+    program += "pathlib.Path('build/logs/image.log').write_text(os.environ['SOURCE_DATE_EPOCH']); sys.exit('neap: error: no disk')\n"
+    stage_at(folder).tree.joinpath("failing.py").write_text(program)
+    monkeypatch.setattr(staging, "BUILDING", "failing")
+    monkeypatch.setattr(staging.packages, "require", lambda *groups: None)
+    for module in (staging.toolchain, staging.boot_programs):
+        monkeypatch.setattr(module, "require", lambda: folder)
+    with pytest.raises(Failure, match="the build of the release failed"):
+        staging.build(folder, "0" * 40, 1234, logs, snapshot=False)
+    assert "neap: error: no disk" in capfd.readouterr().err
+    assert (logs / "image.log").read_text() == "1234"
