@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """All components of a release, and which of its products contains which.
 
-What an image contains follows from the libraries that its CMakeLists.txt names; what a program in Rust contains, from cargo's graph.
+The content of an image follows from the libraries that its CMakeLists.txt names. The content of a program in Rust follows from cargo's
+graph of dependencies.
 """
 
 import dataclasses

@@ -10,7 +10,7 @@ import pytest
 from tools import build
 from tools.conftest import REPOSITORY
 from tools.errors import Failure
-from tools.release import building, checks
+from tools.release import building, checks, rustc_wrapper
 
 LOOKUP = """
 #[path = "{reach}"]
@@ -64,6 +64,23 @@ def test_flags_take_every_path_of_this_machine_out_of_programs(tmp_path: Path, f
         assert subprocess.run([str(folder / "panics")], capture_output=True, timeout=60).returncode == 101
     assert made[0] == made[1] and str(tmp_path).encode() not in made[0]
     assert any(flag == f"--remap-path-prefix={Path.home() / '.cargo'}=/cargo" for flag in flags)
+
+
+def test_names_of_own_crates_do_not_depend_on_the_folder() -> None:
+    words = ["--crate-name", "card", "--crate-type", "lib", "--target", "x", "-C", "metadata=0123", "-C", "extra-filename=-9", "src/lib.rs"]
+
+    def names(repository: str, below: str, words: list[str] = words) -> list[str]:
+        environment = {"CARGO_MANIFEST_DIR": f"{repository}/{below}", "CARGO_PKG_VERSION": "1"}
+        return rustc_wrapper.rewritten(words, environment, Path(repository))
+
+    own = names("/a", "sim/card")
+    assert own == names("/a longer one", "sim/card") and own != words
+    assert [word for word in own if "metadata" not in word] == [word for word in words if "metadata" not in word]
+    others = [names("/a", "sim/other"), names("/a", "sim/card", ["bin" if word == "lib" else word for word in words])]
+    others.append(names("/a", "sim/card", [*words, "--cfg", 'feature="more"']))
+    assert len({other[7] for other in (own, *others)}) == 4
+    registry = rustc_wrapper.rewritten(words, {"CARGO_MANIFEST_DIR": "/home/registry/libc"}, Path("/a"))
+    assert registry == words
 
 
 def test_missing_crates_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
