@@ -2,8 +2,7 @@
 """Builds all programs of a release, in the folder of the sources that this module belongs to. staging.py runs it.
 
 The programs in Rust are linked statically, and so run on every Linux. A static program must not load the shared libraries of name services.
-So the load generator keeps to those inside glibc (bench/load/src/reach.rs). The other programs use numeric addresses and sockets of the file
-system.
+So the load generator keeps to those inside glibc (bench/load/src/reach.rs). The other programs use numeric addresses and file names.
 """
 
 import os

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Starts rustc for cargo, with names of our own crates that do not depend on the folder of the sources.
 
-rustc makes symbols unique by `-C metadata`. cargo derives this word from a crate's source. For a crate outside of the workspace, as `card` is
-for `world`, that is the absolute path, so a program would differ in each folder. Here the word is made from the path in the repository, and
-from the other words that tell two builds of one crate apart.
+rustc makes symbols unique by `-C metadata`. cargo derives this word from a crate's source. For a crate outside of the workspace, as `card`
+is for `world`, that is the absolute path, so a program would differ in each folder. Here the word is made from the path in the repository,
+and from the other words that tell two builds of one crate apart.
 """
 
 import hashlib
