@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
 """Packs a stage that is built into the files of a release."""
 
+import contextlib
 import importlib
 import importlib.util
+import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +31,8 @@ def assemble(stage: Stage, out: Path, *, parts: Sequence[str] = PARTS, complete:
     archive = None
     if "toolchain" in parts:
         archive = out / wheel.toolchain_archive_name()
-        exchange.export_toolchain(str(archive))
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints a path that the release does not keep
+            exchange.export_toolchain(str(archive))
         files.append(archive)
     documents: dict[str, bytes] = {}
     if "documents" in parts:

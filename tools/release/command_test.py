@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tools import build, packages
+from tools import build, packages, sources
 from tools.errors import DiskFull, Failure
 from tools.release import command, staging
 from tools.release.conftest import stage_at
@@ -60,6 +61,14 @@ def test_what_cannot_be_released_is_refused_before_the_build(
     monkeypatch.setattr(staging, "make", lambda *words, **options: pytest.fail("built"))
     with pytest.raises(Failure, match=message):
         command.release(None, snapshot, False)
+
+
+def test_pins_that_this_user_has_replaced_are_not_released(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pin = sources.pins()["lwip"]
+    sources._accept(pin, replace(pin, version="9.9"))
+    assert sources.replaced() == ["lwip"]
+    with pytest.raises(Failure, match="has replaced the pinned version of lwip"):
+        command.release(None, True, False)
 
 
 def edit(checkout: Path, git: Callable[..., str], name: str, text: str) -> None:

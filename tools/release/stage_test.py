@@ -9,6 +9,7 @@ import pytest
 
 from boot import write_commit
 from tools import pxe
+from tools.boot_programs import BootPrograms
 from tools.errors import Failure
 from tools.release import source_archive, staging
 from tools.release.conftest import SOURCES, stage_at
@@ -89,13 +90,17 @@ def test_the_source_archive_depends_on_the_commit_alone(tmp_path: Path, stage: S
 def test_the_logs_of_a_failed_build_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
     folder, logs = tmp_path / "stage", tmp_path / "logs/release"
     program = "import os, sys, pathlib; pathlib.Path('build/logs').mkdir(parents=True)\n"
-    program += "pathlib.Path('build/logs/image.log').write_text(os.environ['SOURCE_DATE_EPOCH']); sys.exit('neap: error: no disk')\n"
+    program += "names = [name for name in ('CXXFLAGS', 'NEAP_TOOLCHAIN', 'RUSTFLAGS') if name in os.environ]\n"
+    program += "pathlib.Path('build/logs/image.log').write_text(os.environ['SOURCE_DATE_EPOCH'] + str(names))\n"
+    program += "sys.exit('neap: error: no disk')\n"
+    for variable in ("CXXFLAGS", "NEAP_TOOLCHAIN", "RUSTFLAGS"):
+        monkeypatch.setenv(variable, "-march=native")
     stage_at(folder).tree.joinpath("failing.py").write_text(program)
     monkeypatch.setattr(staging, "BUILDING", "failing")
     monkeypatch.setattr(staging.packages, "require", lambda *groups: None)
-    for module in (staging.toolchain, staging.boot_programs):
-        monkeypatch.setattr(module, "require", lambda: folder)
+    monkeypatch.setattr(staging.toolchain, "build", lambda: folder)
+    monkeypatch.setattr(staging.boot_programs, "require", lambda: BootPrograms(folder))
     with pytest.raises(Failure, match="the build of the release failed"):
         staging.build(folder, "0" * 40, 1234, logs, snapshot=False)
     assert "neap: error: no disk" in capfd.readouterr().err
-    assert (logs / "image.log").read_text() == "1234"
+    assert (logs / "image.log").read_text() == "1234[]"

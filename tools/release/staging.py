@@ -6,6 +6,7 @@ the commit's files are in the folder: files that git does not track, and changes
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,10 @@ from tools.release.stage import Stage, commit_of
 STAGE_BYTES = 3_500_000_000
 BUILD_SECONDS = 6 * 3600
 BUILDING = "tools.release.building"
+# Variables by which a user changes what compilers make. A release must not depend on them.
+USERS_CHOICE = re.compile(
+    r"C(XX|PP)?FLAGS|LDFLAGS|(C|CPLUS)_INCLUDE_PATH|LIBRARY_PATH|CC|CXX|RUSTFLAGS|RUSTC.*|CARGO_BUILD_R.*|CARGO_PROFILE_.*|NEAP_.*"
+)
 
 
 def make(checkout: Path, commit: str, folder: Path, logs: Path, *, snapshot: bool, fresh_objects: bool = False) -> Stage:
@@ -41,8 +46,7 @@ def write_sources(checkout: Path, revision: str, folder: Path) -> None:
     try:
         with tarfile.open(fileobj=git.stdout, mode="r|") as archive, cache.disk_full_named(f"writing {folder}"):
             for member in archive:
-                member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-                archive.extract(member, folder, filter="data")
+                _write(archive, member, folder)
     except tarfile.TarError as error:
         raise Failure(f"git archive of {revision[:12]} failed: {error}", "git fsck checks the repository") from None
     finally:
@@ -52,11 +56,25 @@ def write_sources(checkout: Path, revision: str, folder: Path) -> None:
         raise Failure(f"git archive of {revision[:12]} failed (status {status})", "git fsck checks the repository")
 
 
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    place = folder / member.name
+    if member.isdir():
+        place.mkdir(exist_ok=True)
+        return
+    data = archive.extractfile(member) if member.isreg() else None
+    if data is None:
+        raise Failure(f"{member.name} is no file", "a wheel can hold neither links nor devices")
+    place.write_bytes(data.read())
+    place.chmod(0o755 if member.mode & 0o100 else 0o644)
+
+
 def build(folder: Path, revision: str, epoch: int, logs: Path, *, snapshot: bool, fresh_objects: bool = False) -> Stage:
     """Builds the sources in `folder`, and returns the stage."""
-    packages.require("build", "card", "rust", "exchange", "release")
-    prefix, programs = toolchain.require(), boot_programs.require()
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    if not toolchain.entry().ready:
+        packages.require("toolchain")
+    prefix, programs = toolchain.build(), boot_programs.require()
+    own = {"SOURCE_DATE_EPOCH": str(epoch), "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {name: value for name, value in os.environ.items() if not USERS_CHOICE.fullmatch(name)} | own
     if fresh_objects:
         environment["CCACHE_RECACHE"] = "1"
     progress.say(f"neap: building the release in {folder}")
