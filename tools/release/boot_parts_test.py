@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import boot_loaders, boot_programs
+from tools import boot_loaders, boot_programs, build
 from tools.boot_programs import BootPrograms
 from tools.errors import Failure
 from tools.release import boot_components, boot_parts
@@ -23,7 +23,7 @@ def whole() -> BootPrograms:
 @pytest.fixture(scope="module")
 def copied(whole: BootPrograms, tmp_path_factory: pytest.TempPathFactory) -> BootPrograms:
     """The boot parts in a folder of their own, as a wheel has them: files only."""
-    root = tmp_path_factory.mktemp("boot parts")
+    root = tmp_path_factory.mktemp("an installed tree") / "boot-programs"
     for name, source in boot_parts.files(whole).items():
         target = root / Path(name).relative_to(boot_parts.PLACE)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def test_the_parts_are_small(copied: BootPrograms) -> None:
 
 def test_an_installed_neap_takes_its_own_parts(copied: BootPrograms, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert boot_programs.find() is None
-    monkeypatch.setattr(boot_programs, "INSTALLED", copied.root)
+    monkeypatch.setattr(build, "BUILD", copied.root.parent)
     found = boot_programs.find()
     assert found is not None and found.root == copied.root
 
