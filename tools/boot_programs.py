@@ -72,15 +72,6 @@ def find() -> BootPrograms | None:
     own = BootPrograms(build.BUILD / "boot-programs")
     if not own.missing(with_firmware=False):
         return own
-    return _in_cache()
-
-
-def require_firmware() -> BootPrograms:
-    """Returns the programs with OVMF, which an installed Neap does not have."""
-    return _in_cache() or fetch()
-
-
-def _in_cache() -> BootPrograms | None:
     ready = cache.complete("boot-programs")
     return BootPrograms(max(ready, key=lambda path: path.stat().st_mtime)) if ready else None
 
