@@ -3,8 +3,6 @@
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +10,9 @@ import pytest
 from tools import boot_programs
 from tools.conftest import REPOSITORY
 from tools.errors import Failure
-from tools.release import boot_parts, components, inventory, licences, sbom
-from tools.release.conftest import REVISION
-from tools.release.stage import Stage, of_checkout
+from tools.release import boot_parts, components, inventory, licences, sbom, version
+from tools.release.conftest import EPOCH, REVISION
+from tools.release.stage import Stage
 
 # The licences of SPDX's list that occur, so that a misspelt one is found.
 KNOWN = """0BSD Apache-2.0 BSD-2-Clause BSD-3-Clause BSL-1.0 GCC-exception-3.1 GPL-2.0-only GPL-2.0-or-later GPL-3.0-or-later LGPL-2.1-only
@@ -22,8 +20,11 @@ LGPL-2.1-or-later LGPL-3.0-or-later LLVM-exception MIT NOASSERTION Unicode-3.0 U
 
 
 @pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    yield replace(of_checkout(REPOSITORY), revision=REVISION, boot_programs=boot_programs.require().root)
+def stage() -> Stage:
+    """The sources of this checkout, and no programs."""
+    none = REPOSITORY / "build/none"
+    root = boot_programs.require().root
+    return Stage(REPOSITORY, version.of_tree(REPOSITORY), REVISION, EPOCH, none, none, none, none, none, root)
 
 
 @pytest.fixture(scope="module")
