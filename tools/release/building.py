@@ -91,7 +91,3 @@ def fetch_crates(crate: build.Crate) -> None:
 def strip(program: Path) -> None:
     """Removes debug information from a plugin. Its names of functions stay for backtraces."""
     output_of(["strip", "--strip-debug", str(program)])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

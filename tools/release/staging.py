@@ -79,7 +79,7 @@ def build(folder: Path, revision: str, epoch: int, logs: Path, *, snapshot: bool
         environment["CCACHE_RECACHE"] = "1"
     progress.say(f"neap: building the release in {folder}")
     try:
-        _run([sys.executable, "-m", BUILDING], folder, environment)
+        _run([sys.executable, "-c", f"import sys; from {BUILDING} import main; sys.exit(main())"], folder, environment)
     except BaseException:
         # The stage is removed, so its logs are kept elsewhere.
         cache.remove(logs)
