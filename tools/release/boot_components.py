@@ -59,9 +59,9 @@ def components(root: Path, names: Iterable[str]) -> list[Component]:
             raise Failure(
                 f"the licence of {package} is not stated", "read its copyright file, and add it to tools/release/boot_components.py"
             )
-        version = version_of(root, package)
+        version, licence = version_of(root, package), LICENCES[package]
         purl = f"pkg:deb/debian/{package}@{version}"
-        found.append(Component(f"deb-{package}", package, version, LICENCES[package], debian_texts(root, package), purl=purl))
+        found.append(Component(f"deb-{package}", package, version, licence, debian_texts(root, package, licence), purl=purl))
     return found
 
 

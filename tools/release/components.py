@@ -93,19 +93,20 @@ def _of_pin(pin: sources.Pin, key: str, name: str, licence: str, texts: list[tup
 def toolchain() -> list[Component]:
     """Returns the C and C++ libraries of images, and the parts of the cross compiler."""
     pins, documents = sources.pins(), debian_documents()
-    texts = {key: debian_texts(documents, package) for key, package in DOCUMENTED_BY.items()}
+    licences = {"gcc": "GPL-3.0-or-later", "binutils": "GPL-3.0-or-later", "newlib": NEWLIB_LICENCE}
+    texts = {key: debian_texts(documents, package, licences[key]) for key, package in DOCUMENTED_BY.items()}
     gcc = {"sha256": pins["gcc"].sha256, "purl": f"pkg:deb/debian/{pins['gcc'].package}@{pins['gcc'].version}"}
     found = [
         Component("newlib", "newlib", pins["newlib"].version, NEWLIB_LICENCE, texts["newlib"], pins["newlib"].sha256),
         Component("libgcc", "libgcc", pins["gcc"].version, RUNTIME_LICENCE, texts["gcc"], **gcc),
         Component("libstdc++", "libstdc++", pins["gcc"].version, RUNTIME_LICENCE, texts["gcc"], **gcc),
-        Component("gcc", "GCC", pins["gcc"].version, "GPL-3.0-or-later", texts["gcc"], **gcc),
-        Component("binutils", "GNU Binutils", pins["binutils"].version, "GPL-3.0-or-later", texts["binutils"], pins["binutils"].sha256),
+        Component("gcc", "GCC", pins["gcc"].version, licences["gcc"], texts["gcc"], **gcc),
+        Component("binutils", "GNU Binutils", pins["binutils"].version, licences["binutils"], texts["binutils"], pins["binutils"].sha256),
     ]
     for package, licence in COMPILER_LIBRARIES.items():
         version = output_or_none(["dpkg-query", "--show", "--showformat=${Version}", package]) or "NOASSERTION"
         comment = "linked into the cross compiler; the version is that of the machine which made the release"
-        found.append(Component(package, package, version, licence, debian_texts(documents, package), comment=comment))
+        found.append(Component(package, package, version, licence, debian_texts(documents, package, licence), comment=comment))
     return found
 
 
@@ -123,7 +124,7 @@ def host() -> list[Component]:
             raise Failure(f"no package of this machine has {file}", "a release is made on Debian, whose packages state their licences")
         package = owner.split(":")[0]
         version = output_of(["dpkg-query", "--show", "--showformat=${Version}\n", package]).splitlines()[0]
-        texts = debian_texts(Path("/"), package)
+        texts = debian_texts(Path("/"), package, licence)
         found.append(Component(key, f"{package} ({file})", version, licence, texts, purl=f"pkg:deb/debian/{package}@{version}"))
     return [*found, _rust()]
 
@@ -139,7 +140,7 @@ def _rust() -> Component:
         title, page = read(place / "COPYRIGHT-library.html")
         texts = [(title, plain_text(page)), *(read(place / f"licenses/{name}.txt") for name in ("Apache-2.0", "MIT"))]
     else:
-        texts = list(debian_texts(Path("/"), "libstd-rust-dev"))
+        texts = list(debian_texts(Path("/"), "libstd-rust-dev", "MIT OR Apache-2.0"))
     return Component("rust-std", "Rust's standard library", version, "MIT OR Apache-2.0", tuple(texts))
 
 
@@ -151,13 +152,15 @@ def plain_text(page: str) -> str:
     return re.sub(r"\n\s*\n\s*\n+", "\n\n", html.unescape(re.sub(r"<[^>]+>", "", body))).strip() + "\n"
 
 
-def debian_texts(root: Path, package: str) -> tuple[tuple[str, str], ...]:
-    """Returns the statement of a Debian package below `root`, and the common licences that it refers to."""
+def debian_texts(root: Path, package: str, licence: str) -> tuple[tuple[str, str], ...]:
+    """Returns the statement of a Debian package below `root`, with the common licences that it refers to, and those of the SPDX expression
+    `licence`. A statement may refer to a newer version of a licence than the work's own."""
     title, statement = read((root / DOCUMENTS / package / "copyright").resolve())
     common = debian_documents() / COMMON_LICENCES
-    names = sorted({name.rstrip(".") for name in re.findall(rf"/{COMMON_LICENCES}/([A-Za-z0-9.+-]+)", statement)})
-    # The statements also write "GPL" and "LGPL" for the newest version.
-    return (f"{package}: {title}", statement), *((name, read((common / name).resolve())[1]) for name in names if (common / name).exists())
+    names = {name.rstrip(".") for name in re.findall(rf"/{COMMON_LICENCES}/([A-Za-z0-9.+-]+)", statement)}
+    names |= {f"{family}-{number.removesuffix('.0')}" for family, number in re.findall(r"\b(L?GPL)-(\d\.\d)", licence)}
+    files = {(common / name).resolve() for name in names if (common / name).exists()}
+    return (f"{package}: {title}", statement), *(read(path) for path in sorted(files))
 
 
 def debian_documents() -> Path:
