@@ -103,14 +103,8 @@ def _folder(work: Path) -> Iterator[None]:
 
 def _make(work: Path, name: str, revision: str, partial: Path, snapshot: bool, fresh_objects: bool = False) -> None:
     """Builds the commit in the folder `name`, and packs it into the folder `partial`."""
-    stage = staging.make(
-        build.REPOSITORY,
-        revision,
-        work / name,
-        build.log_path(f"release-{name.split()[0]}"),
-        snapshot=snapshot,
-        fresh_objects=fresh_objects,
-    )
+    logs = build.BUILD / "logs/release"
+    stage = staging.make(build.REPOSITORY, revision, work / name, logs, snapshot=snapshot, fresh_objects=fresh_objects)
     partial.mkdir(parents=True)
     with cache.disk_full_named(f"writing {partial}"):
         assemble(stage, partial)

@@ -132,7 +132,8 @@ def test_builds_that_differ_are_no_release(checkout: Path, monkeypatch: pytest.M
 def test_the_second_build_takes_no_object_of_the_first(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, bool]] = []
 
-    def make(checkout: Path, commit: str, folder: Path, log: Path, *, snapshot: bool, fresh_objects: bool = False) -> Stage:
+    def make(source: Path, commit: str, folder: Path, logs: Path, *, snapshot: bool, fresh_objects: bool = False) -> Stage:
+        assert logs == checkout / "build/logs/release"
         seen.append((folder.name, fresh_objects))
         return stage_at(folder)
 
