@@ -20,6 +20,8 @@ from tools.release.stage import GIT_SECONDS, commit_of
 
 # Folders of the two builds. Their names and lengths differ, so a path in a product shows as a difference.
 FIRST, SECOND = "stage", "the second stage, in a folder with another name"
+# The files of the second build.
+AGAIN = "second"
 
 
 def release(out: str | None, snapshot: bool, twice: bool) -> int:
@@ -91,7 +93,7 @@ def _folder(work: Path) -> Iterator[None]:
     work.mkdir(parents=True, exist_ok=True)
 
     def clear() -> None:
-        for name in (FIRST, SECOND):
+        for name in (FIRST, SECOND, AGAIN):
             cache.remove(work / name)
 
     clear()
@@ -113,7 +115,7 @@ def _make(work: Path, name: str, revision: str, partial: Path, snapshot: bool, f
 
 def _compare(work: Path, revision: str, partial: Path, snapshot: bool) -> None:
     """Makes the release again and compares. The second build takes no object of the first one out of ccache."""
-    again = work / "second"
+    again = work / AGAIN
     cache.remove(again)
     try:
         _make(work, SECOND, revision, again, snapshot, fresh_objects=True)

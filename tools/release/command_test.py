@@ -109,7 +109,7 @@ def test_an_end_at_any_step_leaves_no_release_and_the_next_one_succeeds(
 
 
 def test_what_a_killed_release_has_left_is_removed(checkout: Path) -> None:
-    for name in (command.FIRST, command.SECOND, ".1.2.3.partial"):
+    for name in (command.FIRST, command.SECOND, command.AGAIN, ".1.2.3.partial"):
         (checkout / "build/release" / name).mkdir(parents=True)
         (checkout / "build/release" / name / "half").write_text("")
     command.release(None, False, False)
