@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from boot import write_commit
 from tools import (
     boot_loaders,
     boot_machines,
@@ -180,8 +181,11 @@ def _commit_of(place: Path, what: str, dirty: bool) -> str:
 
 
 def checkout_state(place: Path) -> tuple[str, list[str]]:
-    """Returns the commit ("" outside git), and the files of a folder that differ from it, including untracked files. The top folder of this
-    checkout has no sources, so untracked files there (machines.toml, logs, discs) are ignored."""
+    """Returns the commit, and the files of a folder that differ from it, including untracked files. The top folder of this checkout has no
+    sources, so untracked files there (machines.toml, logs, discs) are ignored. Sources without git have the commit in cmake/commit.txt,
+    and no record of changes. Other folders outside git have the commit ""."""
+    if commit := write_commit.archived(place):
+        return commit, []
     if not any((folder / ".git").exists() for folder in (place, *place.parents)):
         return "", []
     # With --quiet, git prints no error message if there is no commit yet.
