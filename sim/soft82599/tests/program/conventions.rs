@@ -3,6 +3,8 @@
 
 use crate::common::{program, Client, Server, TIME_OUT};
 use crate::driver::STATUS;
+use soft82599::options::USAGE;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -222,4 +224,49 @@ fn lines_have_priorities_only_in_the_journal() {
         assert!(line.starts_with(&format!("{prefix}soft82599: error: ")) && line.lines().count() == 1, "{line}");
     }
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+const PAGE: &str = include_str!("../../soft82599.1");
+
+/// Returns the text of a section of the manual page.
+fn section(title: &str) -> &'static str {
+    let (_, text) = PAGE.split_once(&format!(".Sh {title}\n")).unwrap_or_else(|| panic!("the page lacks {title}"));
+    text.split("\n.Sh ").next().unwrap()
+}
+
+#[test]
+fn the_manual_page_has_the_options_of_help_and_no_others() {
+    let name = |text: &str| text.split(['=', ' ']).next().unwrap().to_string();
+    let of_help: BTreeSet<String> = USAGE
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| line.starts_with('-')))
+        .flat_map(|line| line.split("  ").next().unwrap().split(", ").map(name))
+        .collect();
+    // An entry is like ".It Fl -mac Ns = Ns Ar ADDRESS" or ".It Fl -help , h".
+    let of_page: BTreeSet<String> = section("OPTIONS")
+        .lines()
+        .filter_map(|line| line.strip_prefix(".It Fl "))
+        .flat_map(|line| line.split(" , ").map(|option| format!("-{}", name(option))))
+        .collect();
+    assert!(of_help.len() > 15 && of_help.contains("-h"), "{of_help:?}");
+    assert_eq!(of_page, of_help);
+}
+
+#[test]
+fn the_manual_page_has_the_exit_statuses_of_help() {
+    let (_, statuses) = USAGE.split_once("Exit status: ").unwrap();
+    let of_help: Vec<&str> = statuses.split(", ").map(|entry| entry.split(' ').next().unwrap()).collect();
+    let of_page: Vec<&str> = section("EXIT STATUS").lines().filter_map(|line| line.strip_prefix(".It ")).collect();
+    assert_eq!(of_help, ["0", "1", "2", "3"]);
+    assert_eq!(of_page, of_help);
+}
+
+// A command of the control socket that the page lacks is not found by a reader who has only the package.
+#[test]
+fn the_manual_page_has_the_control_commands() {
+    let of_page = section("CONTROL SOCKET");
+    for command in soft82599::commands::KNOWN.split(", ") {
+        let words: Vec<&str> = command.split(' ').filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '-')).collect();
+        assert!(of_page.contains(&format!("Ic {}", words.join(" "))), "{command}");
+    }
 }
