@@ -222,7 +222,7 @@ def _page(path: Path) -> Entry:
 
 
 def _documents(stage: Stage, out: Path, name: str, readme: Path, copyrights: str = "", overrides: str = "") -> Iterator[Entry]:
-    """Yields the documents of a package: README, changes, copyright, the licences of the works that it contains, and lintian's overrides."""
+    """Yields the documents of a package: README, changes, copyright, licences of the works that it contains, and lintian's overrides."""
     yield Entry(f"usr/share/lintian/overrides/{name}", (OVERRIDES.format(name=name) + overrides).encode())
     folder = f"usr/share/doc/{name}"
     licences = out / LICENCES

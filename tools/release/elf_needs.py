@@ -73,6 +73,8 @@ def _needs(data: bytes) -> Needs:
         raise ValueError
     (table,) = struct.unpack_from("<Q", data, 0x28)
     size, count = struct.unpack_from("<HH", data, 0x3A)
+    if table + size * count > len(data):
+        raise ValueError
     # Of a section header: type, offset, size, index of the linked section (its strings).
     sections = [struct.unpack_from("<4xI16xQQI", data, table + size * index) for index in range(count)]
 
