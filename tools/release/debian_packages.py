@@ -101,7 +101,7 @@ License: newlib
 
 
 class Stage(Protocol):
-    """What the packages need of a release's stage (tools/release/stage.py). `version` is Debian's, with ~dev for a snapshot."""
+    """The part of a release's stage (tools/release/stage.py) that the packages need. `version` is Debian's, with ~dev for a snapshot."""
 
     tree: Path
     version: str

@@ -261,7 +261,7 @@ fn the_manual_page_has_the_exit_statuses_of_help() {
     assert_eq!(of_page, of_help);
 }
 
-// A command of the control socket that the page lacks is not found by a reader who has only the package.
+// A user of the package has no other text than the page. A command that it lacks is not found.
 #[test]
 fn the_manual_page_has_the_control_commands() {
     let of_page = section("CONTROL SOCKET");
