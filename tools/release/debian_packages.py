@@ -54,6 +54,10 @@ OVERRIDES = """\
 # The package is not for Debian's archive, so no bug asks for it.
 {name}: initial-upload-closes-no-bugs *
 """
+STATIC_OVERRIDES = """\
+# The programs are static and position-independent. lintian takes them for libraries.
+{name}: shared-library-lacks-prerequisites *
+"""
 TOOLCHAIN_OVERRIDES = """\
 # The toolchain can be moved to other machines and other distributions. So it contains the libraries that it was tested with.
 neap-toolchain: embedded-library *
@@ -130,7 +134,7 @@ def soft_card(stage: Stage, out: Path, scratch: Path) -> Package:
         Entry("usr/bin/soft82599", program, program=True),
         _page(folder / "soft82599.1"),
         *(Entry(f"{UNITS}/{name}", _content(folder / name)) for name in units),
-        *_documents(stage, out, "soft82599", stage.tree / "docs/soft82599.md"),
+        *_documents(stage, out, "soft82599", stage.tree / "docs/soft82599.md", overrides=STATIC_OVERRIDES),
     ]
     text = [
         "soft82599 is a network card as a program. A virtual machine sees it as a PCI device by vfio-user, which QEMU 10.1 and newer can "
@@ -151,7 +155,7 @@ def load(stage: Stage, out: Path, scratch: Path) -> Package:
     entries = [
         *(Entry(f"usr/bin/{path.name}", path, program=True) for path in programs),
         *(_page(stage.tree / f"bench/load/{path.name}.1") for path in programs),
-        *_documents(stage, out, "neap-load", stage.tree / "docs/load.md"),
+        *_documents(stage, out, "neap-load", stage.tree / "docs/load.md", overrides=STATIC_OVERRIDES),
     ]
     text = [
         "neap-load offers load to a server and measures the latency of each request, counted from the moment at which the request was to "
@@ -223,7 +227,7 @@ def _page(path: Path) -> Entry:
 
 def _documents(stage: Stage, out: Path, name: str, readme: Path, copyrights: str = "", overrides: str = "") -> Iterator[Entry]:
     """Yields the documents of a package: README, changes, copyright, licences of the works that it contains, and lintian's overrides."""
-    yield Entry(f"usr/share/lintian/overrides/{name}", (OVERRIDES.format(name=name) + overrides).encode())
+    yield Entry(f"usr/share/lintian/overrides/{name}", (OVERRIDES + overrides).format(name=name).encode())
     folder = f"usr/share/doc/{name}"
     licences = out / LICENCES
     comment = "A program also contains works of others."

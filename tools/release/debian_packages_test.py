@@ -162,6 +162,22 @@ def test_the_control_fields_describe_the_files(stage: TrialStage, tmp_path: Path
         assert sums == {str(path.relative_to(root)): hashlib.md5(path.read_bytes()).hexdigest() for path in whole}
 
 
+# apt must replace a snapshot by the release, and not the other way round.
+def test_a_snapshot_is_older_than_its_release(stage: TrialStage, tmp_path: Path) -> None:
+    snapshot, release = (debian_packages.cross_toolchain(replace(stage, version=version), tmp_path) for version in ("1.2~dev+gab", "1.2"))
+    assert (snapshot.version, release.version) == ("1.2~dev+gab-1", "1.2-1")
+    if shutil.which("dpkg"):
+        assert finished(["dpkg", "--compare-versions", snapshot.version, "lt", release.version]).returncode == 0
+
+
+def test_the_maintainer_script_is_a_script_that_names_the_units(stage: TrialStage, tmp_path: Path) -> None:
+    script = unpacked(write(stage, tmp_path / "out")["soft82599"], tmp_path / "root") / "DEBIAN/prerm"
+    assert finished(["sh", "-n", str(script)]).returncode == 0
+    assert "stop soft82599.socket soft82599.service " in script.read_text()
+    # It is run for upgrades, too, which must not end a guest's card.
+    assert finished(["sh", str(script), "upgrade", "2"]).returncode == 0
+
+
 def test_the_changes_and_the_copyright_have_debians_form(stage: TrialStage, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
