@@ -29,9 +29,11 @@ PROGRAM_MODE = 0o755
 FILE_MODE = 0o644
 FORMAT_VERSION = b"2.0\n"
 COPY_BYTES = 1 << 20
-# Of xz: a fast search with a large dictionary. GCC's three compilers share most of their code, and the dictionary spans two of them. Of
-# these 106 MB, preset 1 alone leaves 34 MB, with this dictionary 17 MB, in the same time. dpkg needs 64 MiB to unpack, as for `xz -9`.
-XZ_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 64 << 20}]
+# The dictionary of xz, which spans the content of a package if it is small. GCC's three compilers share most of their code, and the largest
+# dictionary spans two of them. Of these 106 MB, xz's preset 1 alone leaves 34 MB, with this dictionary 17 MB, in the same time. dpkg needs
+# as much memory to unpack.
+DICTIONARY_BYTES_MIN = 1 << 20
+DICTIONARY_BYTES_MAX = 64 << 20
 # Debian Policy 5.6.1 and 5.6.12.
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _VERSION = re.compile(r"[0-9][A-Za-z0-9.+~]*(-[A-Za-z0-9.+~]+)?")
@@ -82,11 +84,12 @@ def write(package: Package, out: Path, epoch: int) -> Path:
     data = out / f".{package.file_name}.{os.getpid()}.data"
     try:
         with cache.disk_full_named(f"writing {made}"):
-            with open(data, "wb") as file, lzma.open(file, "wb", filters=XZ_FILTERS) as packed:
+            with open(data, "wb") as file, _compressor(file, entries) as packed:
                 sums = _write_tar(packed, entries, epoch)
             control = io.BytesIO()
-            with lzma.open(control, "wb", filters=XZ_FILTERS) as packed:
-                _write_tar(packed, sorted(_control(package, entries, sums), key=lambda entry: entry.path), epoch)
+            controls = sorted(_control(package, entries, sums), key=lambda entry: entry.path)
+            with _compressor(control, controls) as packed:
+                _write_tar(packed, controls, epoch)
             with open(partial, "wb") as file:
                 file.write(b"!<arch>\n")
                 _append(file, "debian-binary", io.BytesIO(FORMAT_VERSION), len(FORMAT_VERSION), epoch)
@@ -126,6 +129,12 @@ def description(summary: str, paragraphs: Sequence[str]) -> str:
             line += f" {word}"
         lines.append(line)
     return "\n".join(lines)
+
+
+def _compressor(out: BinaryIO, entries: Sequence[Entry]) -> lzma.LZMAFile:
+    content_bytes = sum(entry.size() for entry in entries if not entry.target)
+    dictionary_bytes = min(max(1 << content_bytes.bit_length(), DICTIONARY_BYTES_MIN), DICTIONARY_BYTES_MAX)
+    return lzma.open(out, "wb", filters=[{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": dictionary_bytes}])
 
 
 def _check(package: Package) -> None:
