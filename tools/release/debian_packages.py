@@ -191,7 +191,9 @@ def cross_toolchain(stage: Stage, out: Path) -> Package:
         "C++23 with exceptions, thread-local storage, coroutines and <print>.",
         f"The launcher of Neap finds the toolchain in /{TOOLCHAIN_PREFIX}, if it has the version that the launcher needs.",
     ]
-    elf = [entry.content for entry in files if entry.program and isinstance(entry.content, Path) and elf_needs.is_elf(entry.content)]
+    # Objects of the target are in archives and end in .o. All other ELF files are the host's.
+    own = [entry.content for entry in files if isinstance(entry.content, Path) and entry.content.suffix != ".o"]
+    elf = [path for path in own if elf_needs.is_elf(path)]
     fields = {
         **_fields("devel", "cross toolchain for images of Neap", text),
         "Depends": ", ".join(elf_needs.depends(elf)),
@@ -272,4 +274,5 @@ def _prefix(prefix: Path) -> Iterator[Entry]:
             if earlier != name:
                 yield Entry(name, target=posixpath.relpath(earlier, posixpath.dirname(name)))
                 continue
-        yield Entry(name, path, program=bool(status.st_mode & stat.S_IXUSR))
+        # A library is loaded, and not executed (Debian Policy 10.2).
+        yield Entry(name, path, program=bool(status.st_mode & stat.S_IXUSR) and path.suffix != ".so")

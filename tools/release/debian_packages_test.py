@@ -59,6 +59,7 @@ def make_stage(folder: Path, program: Path, order: int = 1) -> TrialStage:
         f"bin/{toolchain.TARGET}-ld": LARGE + b"ld",
         f"{toolchain.TARGET}/bin/ld": LARGE + b"ld",
         f"{toolchain.TARGET}/lib/libc.a": b"an archive",
+        "libexec/plugin.so": b"a library",
         f"{toolchain.TARGET}/lib/libstdc++.la": b"a file of libtool",
         ".complete": b"complete",
     }
@@ -67,7 +68,7 @@ def make_stage(folder: Path, program: Path, order: int = 1) -> TrialStage:
         path = prefix / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(names[name])
-        if path.parent.name == "bin":
+        if path.parent.name == "bin" or path.suffix == ".so":
             path.chmod(0o755)
     (prefix / f"bin/{toolchain.TARGET}-c++").symlink_to(f"{toolchain.TARGET}-g++")
     products = {name: folder / name for name in ("soft82599", "neap-load", "neap-load-stub")}
@@ -212,6 +213,7 @@ def test_the_toolchains_package_has_its_prefix_and_links_to_its_programs(stage: 
     again = prefix / toolchain.TARGET / "bin/ld"
     assert again.is_symlink() and again.read_bytes() == LARGE + b"ld"
     assert not (prefix / toolchain.TARGET / "lib/libc.a").is_symlink()
+    assert (prefix / "libexec/plugin.so").stat().st_mode & 0o777 == 0o644
     assert not list(root.rglob("*.la")) and not list(root.rglob(".complete"))
 
 

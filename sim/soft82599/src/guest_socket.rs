@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The socket over which guests come: a file that this program makes, or a descriptor that it has inherited.
 //!
-//! A management program may open the socket itself, because the card's program may not, or must not wait for the guest. It passes a listening
-//! socket, or a connected one. A connected socket has one guest. When this guest has disconnected, no other can come.
+//! A management program may open the socket itself, because the card has no right to, or because the guest starts first. It passes a
+//! listening socket, or a connected one. A connected socket has one guest. When this guest has disconnected, no other can come.
 
 use crate::socket_file::SocketFile;
 use crate::sys;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Socket activation, readiness and priorities, as systemd offers them to a service.
 //!
-//! A service manager passes sockets before it starts the program, waits until the program is ready, and files each line by its priority. These
-//! protocols need variables of the environment and one datagram, so no library of systemd is linked: sd_listen_fds(3), sd_notify(3),
+//! A service manager passes sockets to the program that it starts, waits until the program is ready, and files each line by its priority.
+//! These protocols need variables of the environment and one datagram, so no library of systemd is linked: sd_listen_fds(3), sd_notify(3),
 //! sd-daemon(3), and JOURNAL_STREAM in systemd.exec(5). Without the variables, nothing here has an effect.
 
 use crate::sys;
