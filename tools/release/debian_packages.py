@@ -4,7 +4,7 @@
 `write_packages` is the interface. The packages follow Debian Policy where a package from outside the archive can: `lintian` reports no
 error. docs/soft82599.md and docs/load.md say how to install them.
 
-The toolchain is in `/usr/lib/neap/x86_64-neap-elf`, one folder with `bin`, `lib` and `share` as GCC expects them, as Debian's LLVM is in
+The toolchain is in `/usr/lib/neap/toolchain`, one folder with `bin`, `lib` and `share` as GCC expects them, as Debian's LLVM is in
 `/usr/lib/llvm-N`. `/usr/bin` has links to its programs, as it has for every cross compiler of Debian: their names begin with the target, so
 that they collide with no other program.
 """
@@ -28,7 +28,8 @@ ARCHITECTURE = "amd64"
 MAINTAINER = "The Neap maintainers <maintainers@neap.invalid>"
 # The first package of a release. The policy distinguishes packages of a program from the program by this number.
 REVISION = "1"
-TOOLCHAIN_PREFIX = f"usr/lib/neap/{toolchain.TARGET}"
+# `toolchain.find()` looks there.
+TOOLCHAIN_PREFIX = "usr/lib/neap/toolchain"
 # The recipe of a packaged toolchain, below its prefix: one line, `toolchain.Recipe().key()`. A toolchain of another recipe is not used.
 RECIPE_FILE = "recipe-key"
 UNITS = "usr/lib/systemd/system"
