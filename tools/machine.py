@@ -347,7 +347,7 @@ class Machine:
         program = self.soft_card or SOFT_CARD
         if not program.is_file():
             raise Failure(f"there is no soft card at {program}", "./neap build makes it")
-        argv = [str(program), "--socket", str(self.directory / "card"), "--control", str(self.directory / "control")]
+        argv = [str(program), "--socket-path", str(self.directory / "card"), "--control", str(self.directory / "control")]
         argv += [*self.network_words(), *(["--mac", self.mac] if self.mac else []), *self.card_options]
         with open(self.directory / "card.log", "wb") as log:
             card = spawn(argv, stdout=subprocess.PIPE, stderr=log)

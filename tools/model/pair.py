@@ -253,7 +253,7 @@ class PairedMachine(machine.Machine):
         if self._first is None:
             self.card_options = [
                 *("--driven", str(self.directory / "link"), "--seed", str(self._wanted.seed), "--network", self._wanted.network),
-                *("--peer-driven", str(self.directory / "peer-link"), "--peer-socket", str(self.directory / "peer-card")),
+                *("--peer-driven", str(self.directory / "peer-link"), "--peer-socket-path", str(self.directory / "peer-card")),
                 *("--set-up-limit", self._wanted.virtual_limit, "--out", str(self._out / WORLD_RESULT)),
                 *(["--peer-free"] if self._peer_free else []),
             ]

@@ -8,12 +8,12 @@ use crate::cable::Cable;
 use crate::card_host::CardHost;
 use crate::clock::Clock;
 use crate::control::Control;
+use crate::guest_socket::GuestSocket;
 use crate::log::Log;
 use crate::net::pcap::Recording;
 use crate::net::Wire;
 use crate::options::{Options, Strict};
 use crate::rig::Rig;
-use crate::socket_file::SocketFile;
 use crate::sys::{self, Interest};
 use crate::vfio::connection::{Connection, Input};
 use crate::vfio::server::{handle, Command};
@@ -28,7 +28,7 @@ const VIOLATIONS_PER_SECOND_MAX: u32 = 20;
 pub struct EventLoop {
     rig: Rig,
     log: Log,
-    listener: SocketFile,
+    socket: GuestSocket,
     guest: Option<Connection>,
     control: Option<Control>,
     signals: OwnedFd,
@@ -47,9 +47,10 @@ impl EventLoop {
         sys::sharpen_timers();
         let log = Log::new(options.level);
         let signals = sys::termination_signals()?;
+        // An inherited socket is taken before others are opened, so that no number which the user named by mistake is one of theirs.
+        let socket = GuestSocket::open(&options.socket)?;
         let wire = Wire::open(&options.net).map_err(|error| io::Error::new(error.kind(), format!("--net: {error}")))?;
         let control = options.control.as_deref().map(Control::listen).transpose()?;
-        let listener = SocketFile::listen(&options.socket)?;
         let recording = options.pcap.as_deref().map(|path| Recording::create(path, options.pcap_limit)).transpose()?;
         let configuration = Configuration { model: options.model, mac: options.mac, link: wire.is_connected() };
         let mut host = CardHost {
@@ -72,7 +73,7 @@ impl EventLoop {
         Ok(Self {
             rig: Rig { card, host, cable },
             log,
-            listener,
+            socket,
             guest: None,
             control,
             signals,
@@ -102,7 +103,7 @@ impl EventLoop {
             let take = !self.rig.host.partner.is_held();
             interests.clear();
             interests.push(Interest { descriptor: self.signals.as_raw_fd(), read: true, write: false });
-            let guest = self.guest.as_ref().map_or(self.listener.descriptor(), Connection::descriptor);
+            let guest = self.guest.as_ref().map_or(self.socket.descriptor(), Connection::descriptor);
             interests.push(Interest { descriptor: guest, read: true, write: false });
             let wire = self.rig.host.wire.interest(take).map(|interest| {
                 interests.push(interest);
@@ -118,7 +119,7 @@ impl EventLoop {
                 self.log.info(|| "told to end".into());
                 return Ok(());
             }
-            if ready[1].read && !self.serve_guest() && self.once {
+            if ready[1].read && !self.serve_guest() && (self.once || self.socket.is_used_up()) {
                 return Ok(());
             }
             let wire_ready = wire.is_some_and(|at| ready[at].read || ready[at].write);
@@ -160,14 +161,13 @@ impl EventLoop {
         timer.into_iter().chain(batch).min()
     }
 
-    /// Accepts a new guest, or handles the messages of the current guest. Returns false when a guest has disconnected.
+    /// Accepts a new guest, or handles the messages of the current guest. Returns false if a guest has disconnected.
     fn serve_guest(&mut self) -> bool {
         let Some(guest) = &mut self.guest else {
-            if let Some(stream) = self.listener.accept() {
-                self.log.info(|| "a guest has connected".into());
-                self.guest = Connection::new(stream).ok();
-            }
-            return true;
+            let Some(stream) = self.socket.accept() else { return true };
+            self.log.info(|| "a guest has connected".into());
+            self.guest = Connection::new(stream).ok();
+            return self.guest.is_some();
         };
         let result = match guest.fill() {
             Ok(Input::Closed) => Err(None),

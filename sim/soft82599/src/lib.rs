@@ -6,6 +6,7 @@
 //! own loop, with a clock that it steps and a wire that it supplies (`net::supplied`).
 
 pub mod cable;
+pub mod capabilities;
 pub mod card_host;
 pub mod clock;
 pub mod commands;
@@ -13,10 +14,12 @@ pub mod control;
 pub mod event_loop;
 pub mod fault_words;
 pub mod guest_memory;
+pub mod guest_socket;
 pub mod log;
 pub mod net;
 pub mod options;
 pub mod rig;
+pub mod service_manager;
 pub mod socket_file;
 pub mod sys;
 pub mod vfio;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Safe wrappers of the few system calls that the standard library lacks: receiving descriptors over a socket, ppoll, signals as a
-//! descriptor, a tap device.
+//! descriptor, an inherited socket, a tap device.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -110,6 +110,40 @@ pub fn termination_signals() -> io::Result<OwnedFd> {
             return Err(io::Error::last_os_error());
         }
         Ok(OwnedFd::from_raw_fd(descriptor))
+    }
+}
+
+/// Takes a UNIX stream socket that the program has inherited. Returns it, and true if it listens. The descriptor MUST have no other owner.
+pub fn take_inherited_socket(descriptor: RawFd) -> io::Result<(OwnedFd, bool)> {
+    let option = |name| {
+        let mut value: libc::c_int = 0;
+        let mut bytes = std::mem::size_of_val(&value) as libc::socklen_t;
+        // SAFETY: value and bytes live through the call, and bytes is the size of value. The call fails for a descriptor that is not open.
+        let result = unsafe { libc::getsockopt(descriptor, libc::SOL_SOCKET, name, (&raw mut value).cast(), &mut bytes) };
+        if result == 0 {
+            Ok(value)
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    };
+    if option(libc::SO_DOMAIN)? != libc::AF_UNIX || option(libc::SO_TYPE)? != libc::SOCK_STREAM {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a UNIX stream socket"));
+    }
+    let listens = option(libc::SO_ACCEPTCONN)? != 0;
+    // SAFETY: the descriptor is an open socket, see above, and the caller guarantees that it has no other owner.
+    Ok((unsafe { OwnedFd::from_raw_fd(descriptor) }, listens))
+}
+
+/// Returns the device and the inode of an open descriptor.
+pub fn device_and_inode(descriptor: RawFd) -> io::Result<(u64, u64)> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: status is writable for one stat, which the call fills if it succeeds.
+    unsafe {
+        if libc::fstat(descriptor, status.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let status = status.assume_init();
+        Ok((status.st_dev, status.st_ino))
     }
 }
 

@@ -57,7 +57,7 @@ impl EventLoop {
         let link = Link::listen(&options.driven)?;
         Ok(Self {
             link,
-            guest: Guest::listen(&options.socket, Log::new(options.log_level))?,
+            guest: Guest::listen(&options.socket_path, Log::new(options.log_level))?,
             control: options.control.as_deref().map(Control::listen).transpose()?,
             signals: sys::termination_signals()?,
             log: Log::new(options.log_level),

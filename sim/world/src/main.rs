@@ -16,7 +16,7 @@ const RULES_BROKEN: u8 = 3;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let result = if options.peer_socket.is_some() { run_pair(&options) } else { run_one(&options) };
+    let result = if options.peer_socket_path.is_some() { run_pair(&options) } else { run_one(&options) };
     match result {
         Ok(Outcome::Good) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::from(FAILED),

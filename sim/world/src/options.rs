@@ -23,15 +23,15 @@ const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 pub struct Options {
     /// vfio-user socket of the card
     #[arg(long, value_name = "PATH")]
-    pub socket: PathBuf,
+    pub socket_path: PathBuf,
     /// Socket for the program that drives the clock
     #[arg(long, value_name = "PATH")]
     pub driven: PathBuf,
     /// A second machine: vfio-user socket of its card. The cards are joined by the switch; there are no clients
     #[arg(long, value_name = "PATH", requires = "peer_driven", group = "result", conflicts_with_all = ["fault", "pcap"])]
-    pub peer_socket: Option<PathBuf>,
+    pub peer_socket_path: Option<PathBuf>,
     /// Socket for the program that drives the second machine's clock
-    #[arg(long, value_name = "PATH", requires = "peer_socket")]
+    #[arg(long, value_name = "PATH", requires = "peer_socket_path")]
     pub peer_driven: Option<PathBuf>,
     /// The second card's MAC
     #[arg(long, value_name = "ADDRESS", default_value = "02:82:59:90:00:02", value_parser = soft82599::options::mac)]
@@ -46,7 +46,7 @@ pub struct Options {
     #[arg(long, value_name = "stop", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = strict)]
     pub strict: Option<Strict>,
     /// With --strict, the second machine may break rules: its driver is not Neap's
-    #[arg(long, requires = "peer_socket")]
+    #[arg(long, requires = "peer_socket_path")]
     pub peer_free: bool,
     /// A fault as of soft82599, from the start or at a virtual time, repeatable: 'drop rx chance 0.01', 'at 25ms hang tx 0'. Further
     /// kinds: 'at window+5ms network loss=0.1', 'link down', 'link flap NS TIMES', 'control LINE', 'require LINE' (until
@@ -212,7 +212,7 @@ mod tests {
     use load::arrivals::{self, Process};
 
     fn parse(words: &str) -> Result<Options, clap::Error> {
-        Options::try_parse_from(format!("neap-world --socket s --driven d {words}").split_whitespace())
+        Options::try_parse_from(format!("neap-world --socket-path s --driven d {words}").split_whitespace())
     }
 
     #[test]

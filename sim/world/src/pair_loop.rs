@@ -60,13 +60,13 @@ impl PairLoop {
     /// `options` MUST have the sockets of the second machine.
     pub fn new(options: &Options, pair: Pair<CardMachine>) -> io::Result<Self> {
         let log = Log::new(options.log_level);
-        let (Some(peer_driven), Some(peer_socket)) = (&options.peer_driven, &options.peer_socket) else {
+        let (Some(peer_driven), Some(peer_socket_path)) = (&options.peer_driven, &options.peer_socket_path) else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the second machine has no sockets"));
         };
         let end = |driven, socket| Ok::<_, io::Error>(End { link: Link::listen(driven)?, guest: Guest::listen(socket, log)?, gone: false });
         Ok(Self {
             pair,
-            ends: [end(&options.driven, &options.socket)?, end(peer_driven, peer_socket)?],
+            ends: [end(&options.driven, &options.socket_path)?, end(peer_driven, peer_socket_path)?],
             control: options.control.as_deref().map(Control::listen).transpose()?,
             signals: sys::termination_signals()?,
             log,

@@ -192,7 +192,7 @@ mod tests {
             (r#"[{"name": "a", "load": "study", "keys": 5}]"#, "load 0: a: --load study is for a web server, and --keys"),
             (r#"[{"name": "a", "load": "etc", "path": "/a"}]"#, "load 0: a: --load etc is for memcached"),
             (r#"[{"name": "a", "load": "json", "body-size": 5}]"#, "--body-size"),
-            (r#"[{"name": "a", "load": "etc", "socket": "x"}]"#, "unexpected argument '--socket'"),
+            (r#"[{"name": "a", "load": "etc", "socket-path": "x"}]"#, "unexpected argument '--socket-path'"),
         ] {
             let why = read(text).unwrap_err();
             assert!(why.contains(said), "{text}: {why}");

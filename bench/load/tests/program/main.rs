@@ -9,4 +9,5 @@ mod agents;
 mod common;
 mod failures;
 mod http;
+mod manual;
 mod reports;

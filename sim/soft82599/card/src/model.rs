@@ -127,8 +127,17 @@ impl Model {
         ROWS.iter().find(|row| row.name == name).map(|row| row.model)
     }
 
+    pub fn all() -> impl Iterator<Item = Self> {
+        ROWS.iter().map(|row| row.model)
+    }
+
     pub fn name(self) -> &'static str {
         self.row().name
+    }
+
+    /// Returns the PCI device id. The vendor is Intel, 8086.
+    pub fn device_id(self) -> u16 {
+        self.row().device_id
     }
 }
 

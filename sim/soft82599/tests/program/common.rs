@@ -32,7 +32,7 @@ impl Server {
     }
 
     pub fn start_in(directory: PathBuf, arguments: &str) -> Self {
-        let arguments = format!("--socket DIR/card.sock --control DIR/control.sock {arguments}");
+        let arguments = format!("--socket-path=DIR/card.sock --control DIR/control.sock {arguments}");
         let mut child = program(&arguments.replace("DIR", directory.to_str().unwrap())).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -169,7 +169,11 @@ pub struct Client {
 impl Client {
     /// Connects and negotiates a version.
     pub fn connect(path: &Path) -> Self {
-        let stream = UnixStream::connect(path).unwrap();
+        Self::on(UnixStream::connect(path).unwrap())
+    }
+
+    /// Negotiates a version over a connection.
+    pub fn on(stream: UnixStream) -> Self {
         stream.set_read_timeout(Some(TIME_OUT)).unwrap();
         let mut client = Self { stream, next: 0 };
         let mut body = vec![0, 0, 0, 0];

@@ -203,7 +203,7 @@ fn strict_names_the_rule_and_ends_with_status_three() {
         let directory = std::env::temp_dir().join(format!("soft82599-strict-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let socket = directory.join("card.sock");
-        let mut child = program(&format!("--socket {} --once {arguments}", socket.display()))
+        let mut child = program(&format!("--socket-path={} --once {arguments}", socket.display()))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

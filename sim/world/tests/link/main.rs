@@ -44,7 +44,7 @@ impl Program {
     fn start(name: &str, words: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("world-link-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let words = format!("--socket DIR/card --driven DIR/link {words}").replace("DIR", folder.to_str().unwrap());
+        let words = format!("--socket-path DIR/card --driven DIR/link {words}").replace("DIR", folder.to_str().unwrap());
         // A tilde stands for a blank inside a word.
         let words = words.split_whitespace().map(|word| word.replace('~', " "));
         let mut child = Command::new(env!("CARGO_BIN_EXE_neap-world"))

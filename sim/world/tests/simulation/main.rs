@@ -26,7 +26,7 @@ const UP_NS: u64 = 30_000_000;
 const END_NS: u64 = 300_000_000_000;
 
 fn options(words: &str) -> Options {
-    Options::parse_from(format!("neap-world --socket s --driven d {words}").split_whitespace())
+    Options::parse_from(format!("neap-world --socket-path s --driven d {words}").split_whitespace())
 }
 
 struct Run {
