@@ -10,6 +10,7 @@ import contextlib
 import os
 import platform
 import re
+import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,7 @@ SUITE = "trixie"
 BACKPORTS = "trixie-backports"
 LISTS_MAX_AGE_SECONDS = 24 * 3600
 APT_TIMEOUT_SECONDS = 1800
+PROGRAMS = ("apt-get", "apt-cache", "apt-config", "dpkg-deb")
 
 # Lets one thread of this process at a time use the private apt. A thread waits for this lock without a message. For other processes there
 # is a lock file, and a wait for that lock is reported.
@@ -58,6 +60,8 @@ class Archive:
     def __init__(self, system_root: Path = Path("/"), keyring: Path | None = None):
         if platform.machine() != "x86_64":
             raise Failure(f"Neap's tools run on x86-64 machines only, this is {platform.machine()}")
+        if lacking := [program for program in PROGRAMS if shutil.which(program) is None]:
+            raise Failure(f"this machine has no {' and no '.join(lacking)}", "Debian's packages are fetched and unpacked by apt and dpkg")
         self._mirrors = mirror.debian_mirrors(system_root)
         self._keyring = keyring or mirror.debian_keyring(system_root)
         self._home = cache.root() / "apt" / cache.digest(SUITE, str(self._keyring), *self._mirrors)
@@ -98,10 +102,35 @@ class Archive:
         return files
 
     def unpack(self, packages: Iterable[tuple[str, str]], root: Path) -> None:
-        """Downloads binary packages and unpacks them below `root`."""
-        for file in self.download(packages, root / "packages"):
-            unpack(file, root)
-        cache.remove(root / "packages")
+        """Downloads binary packages and unpacks them below `root`, a new directory. Packages of an attempt that was interrupted are not
+        downloaded again."""
+        wanted = list(packages)
+        kept = self.kept(root)
+        self._remove_damaged(wanted, kept)
+        for file in self.download(wanted, kept):
+            unpack(file, root, self._log)
+        cache.remove(kept)
+
+    def kept(self, root: Path) -> Path:
+        """Returns the directory in which packages stay until all of them are unpacked below `root`."""
+        return self._home / "packages" / f"{root.parent.name}-{root.name}"
+
+    def _remove_damaged(self, packages: list[tuple[str, str]], directory: Path) -> None:
+        """Removes files of an earlier download that are not what the signed lists say. apt itself compares only their sizes."""
+        files = {file.name.replace("%3a", ":").rsplit("_", 1)[0]: file for file in directory.glob("*.deb")}
+        there = [(name, version) for name, version in packages if f"{name}_{version}" in files]
+        if not there:
+            return
+        with self._locked():
+            self._refresh()
+            shown = output_of(["apt-cache", "show", *(f"{name}={version}" for name, version in there)], env=self._environment())
+        sums: dict[str, set[str]] = {}
+        for stanza in shown.split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in stanza.splitlines() if re.match(r"(Package|Version|SHA256): ", line))
+            sums.setdefault(f"{fields.get('Package')}_{fields.get('Version')}", set()).add(fields.get("SHA256", ""))
+        for key, file in files.items():
+            if cache.file_sha256(file) not in sums.get(key, ()):
+                file.unlink()
 
     def download_source(self, package: str, version: str, into: Path) -> None:
         """Fetches a source package into a directory: its .dsc and its archives, which are not unpacked."""
@@ -196,7 +225,9 @@ def private_command(root: Path, program: str) -> list[str]:
     return [*loader, "--argv0", program, f"{root}/usr/bin/{program}"]
 
 
-def unpack(package_file: Path, into: Path) -> None:
-    """Unpacks a .deb's files below a directory. Runs none of its scripts."""
+def unpack(package_file: Path, into: Path, log: Path | None = None) -> None:
+    """Unpacks a .deb's files below a directory. Runs none of its scripts. The unpacking ends when this process ends, so that no later one
+    finds files that still change."""
     into.mkdir(parents=True, exist_ok=True)
-    output_of(["dpkg-deb", "--extract", str(package_file), str(into)], timeout_seconds=300)
+    log = log or cache.root() / "unpack.log"
+    run_logged(["dpkg-deb", "--extract", str(package_file), str(into)], log, f"unpacking {package_file.name}", timeout_seconds=300)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import cache, progress
+from tools import build, cache, progress
 from tools.archive import SUITE, Archive, private_command
 from tools.errors import Failure
 from tools.process import output_of
@@ -61,7 +61,10 @@ def require() -> BootPrograms:
 
 
 def find() -> BootPrograms | None:
-    """Returns the newest programs in the cache; None if there are none."""
+    """Returns the programs of an installed Neap, or the newest ones in the cache; None if there are none."""
+    own = BootPrograms(build.BUILD / "boot-programs")
+    if not own.missing():
+        return own
     ready = cache.complete("boot-programs")
     return BootPrograms(max(ready, key=lambda path: path.stat().st_mtime)) if ready else None
 

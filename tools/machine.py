@@ -582,7 +582,11 @@ def port_is_free(port: int) -> bool:
 def run_base() -> Path:
     """Returns the parent of runs' directories: the user's runtime directory or the temporary one. Its path must be short enough for UNIX
     sockets."""
-    for candidate in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
+    try:
+        temporary = tempfile.gettempdir()
+    except FileNotFoundError:  # none of the usual ones can be written to
+        temporary = None
+    for candidate in (os.environ.get("XDG_RUNTIME_DIR"), temporary, "/tmp", "/dev/shm"):
         if not candidate or not os.path.isabs(candidate) or " " in candidate or len(candidate) > RUN_BASE_BYTES_MAX:
             continue
         if os.access(candidate, os.W_OK | os.X_OK):

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools import build, cache, progress
+from tools import build, cache, installed, progress
 from tools.errors import Failure
 from tools.process import command_failure, finished, output_or_none
 
@@ -30,7 +30,7 @@ class Need:
     def met(self) -> bool:
         if self.program:
             return shutil.which(self.program) is not None
-        return installed(self.package)
+        return is_installed(self.package)
 
 
 XZ = Need("xz-utils", "xz")
@@ -93,8 +93,11 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "style": (Need("clang-format-19", "clang-format-19"),),
 }
 
+# The groups whose programs write to the sources' build directories.
+COMPILING = {"build", "card", "rust", "fuzz", "sources", "sim-tests", "host-tests", "python-tests", "model-tests", "style", "rustfmt"}
 
-def installed(package: str) -> bool:
+
+def is_installed(package: str) -> bool:
     argv = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", package]
     try:
         done = finished(argv, 30)
@@ -128,7 +131,10 @@ def rust_packages(names: list[str]) -> list[str]:
 
 
 def require(*groups: str) -> None:
-    """Makes sure that these groups of needs are met. As root it installs packages, otherwise it raises Failure with the command to run."""
+    """Makes sure that these groups of needs are met. As root it installs packages, otherwise it raises Failure with the command to run. In
+    an installed Neap, raises MovesToCopy for groups with a compiler."""
+    if COMPILING & set(groups):
+        installed.require_copy()
     lacking = missing(list(groups))
     if not lacking:
         return

@@ -24,6 +24,7 @@ from tools import (
     boot_tree,
     build,
     cache,
+    installed,
     outside,
     packages,
     progress,
@@ -131,7 +132,8 @@ def current(applications: Sequence[str], dirty: bool) -> Iterator[Built]:
     with contextlib.ExitStack() as locks:
         locks.enter_context(build.building(PRESET))
         source = _source(folders, dirty)
-        packages.require("build")
+        if not installed.release() or any(folders.values()):
+            packages.require("build")
         # An existing image is brought up to date, as `./neap run` does. An image older than its sources would match no commit.
         if own := [word for word, folder in folders.items() if not folder]:
             build.build_locked(PRESET, [f"{name}.elf" for name in own])
@@ -181,7 +183,10 @@ def _commit_of(place: Path, what: str, dirty: bool) -> str:
 
 def checkout_state(place: Path) -> tuple[str, list[str]]:
     """Returns the commit ("" outside git), and the files of a folder that differ from it, including untracked files. The top folder of this
-    checkout has no sources, so untracked files there (machines.toml, logs, discs) are ignored."""
+    checkout has no sources, so untracked files there (machines.toml, logs, discs) are ignored. An installed Neap and
+    a copy of its sources have the release's commit, also if the folder that they are in is under git."""
+    if place == build.REPOSITORY and (known := installed.released()):
+        return known.commit, installed.changed()
     if not any((folder / ".git").exists() for folder in (place, *place.parents)):
         return "", []
     # With --quiet, git prints no error message if there is no commit yet.

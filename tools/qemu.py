@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tools import cache, progress
 from tools.archive import BACKPORTS, Archive, private_command
-from tools.errors import Failure
+from tools.errors import DiskFull, Failure
 from tools.process import output_or_none
 
 OLDEST = (10, 1)
@@ -26,6 +26,10 @@ PROGRAM = "qemu-system-x86_64"
 SMALL_FIRMWARE = "qboot.rom"
 NEEDED_DEVICE = "vfio-user-pci"
 NEEDED_BYTES = 400_000_000
+HINT = (
+    f"install QEMU {OLDEST[0]}.{OLDEST[1]} or newer with the device {NEEDED_DEVICE}, and name it by NEAP_QEMU; "
+    f"or add --card virtio, which works with QEMU {OLDEST_PLAIN[0]}.{OLDEST_PLAIN[1]} or newer"
+)
 # Of all dependencies of QEMU's packages, only these have files that QEMU opens. The others only configure a system.
 OPENED = re.compile(r"^(lib|qemu-|zlib1g|seabios|ipxe-qemu)")
 
@@ -39,7 +43,7 @@ def command() -> tuple[str, ...]:
         if version_of((named,)) is None:
             raise Failure(f"NEAP_QEMU={named} does not start")
         return (named,)
-    return find() or fetch()
+    return find() or _fetch_or_explain(HINT)
 
 
 def find() -> tuple[str, ...] | None:
@@ -57,7 +61,24 @@ def plain_command() -> tuple[str, ...]:
     system = shutil.which(PROGRAM)
     if not os.environ.get("NEAP_QEMU") and system and _numbers(version_of((system,)) or "0") >= OLDEST_PLAIN:
         return (system,)
-    return command()
+    if os.environ.get("NEAP_QEMU"):
+        return command()
+    return find() or _fetch_or_explain(f"install {PACKAGE} {_dotted(OLDEST_PLAIN)} or newer, or name such a QEMU by NEAP_QEMU")
+
+
+def _fetch_or_explain(hint: str) -> tuple[str, ...]:
+    """Fetches QEMU. If that fails, for example without network or on another system than Debian, raises Failure with `hint`."""
+    try:
+        return fetch()
+    except DiskFull:
+        raise
+    except Failure as failure:
+        reason = str(failure).removesuffix(".")
+        raise Failure(f"no suitable QEMU is here, and none could be fetched from Debian: {reason}", hint, failure.details) from None
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def has_many_queues(argv: tuple[str, ...]) -> bool:
