@@ -219,10 +219,11 @@ class VersionGone(Failure):
         self.available = available
 
 
-def private_command(root: Path, program: str) -> list[str]:
-    """Returns the start of the command line of a program that is unpacked at `root`, with the C library that is unpacked there."""
+def private_command(root: Path, program: str, file: str | None = None) -> list[str]:
+    """Returns the start of the command line of a program that is unpacked at `root`, with the C library that is unpacked there. `file`: the
+    program's file, if it has another name."""
     loader = [f"{root}/usr/lib64/ld-linux-x86-64.so.2", "--library-path", f"{root}/usr/lib/x86_64-linux-gnu"]
-    return [*loader, "--argv0", program, f"{root}/usr/bin/{program}"]
+    return [*loader, "--argv0", program, f"{root}/usr/bin/{file or program}"]
 
 
 def unpack(package_file: Path, into: Path, log: Path | None = None) -> None:

@@ -21,6 +21,8 @@ WANTED = ("grub-common", "grub-pc-bin", "grub-efi-amd64-bin", "xorriso", "mtools
 # Matches the names of the packages that have files that the programs open. Other dependencies are not unpacked.
 OPENED = re.compile(r"^(lib|zlib1g$|grub-|xorriso$|mtools$|ipxe$|ovmf$)")
 NEEDED_BYTES = 250_000_000
+# One program with many names, which are links in Debian's package. A wheel has no links.
+MTOOLS, MTOOLS_NAMES = "mtools", ("mformat", "mmd", "mcopy")
 PROGRAM_SECONDS = 120
 # The date in all generated files: the first second of 2020, so that the same content gives the same file.
 DATE = "1577836800"
@@ -42,15 +44,20 @@ class BootPrograms:
     def run(self, program: str, arguments: Sequence[str]) -> str:
         """Runs one of the programs and returns its output. Raises Failure with the program's error text."""
         environment = {**os.environ, "SOURCE_DATE_EPOCH": DATE, "LC_ALL": "C", "MTOOLSRC": "/dev/null"}
-        return output_of([*private_command(self.root, program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment, name=program)
+        file = MTOOLS if program in MTOOLS_NAMES else program
+        return output_of(
+            [*private_command(self.root, program, file), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment, name=program
+        )
 
     def versions(self) -> dict[str, str]:
         return dict(line.split(" ", 1) for line in (self.root / "versions").read_text().splitlines())
 
-    def missing(self) -> list[Path]:
+    def missing(self, *, with_firmware: bool = True) -> list[Path]:
+        """Returns the files that are not here. `with_firmware`: also those of OVMF, which only tests need."""
         files = [self.grub_bios / "pxeboot.img", self.grub_bios / "cdboot.img", self.grub_bios / "boot_hybrid.img"]
-        files += [self.grub_efi / "kernel.img", self.ipxe_kernel, self.ipxe_bios, self.ipxe_efi, self.ovmf_code, self.ovmf_variables]
-        files += [self.root / "usr/bin" / program for program in ("grub-mkimage", "xorriso", "mformat", "mmd", "mcopy")]
+        files += [self.grub_efi / "kernel.img", self.ipxe_kernel, self.ipxe_bios, self.ipxe_efi]
+        files += [self.ovmf_code, self.ovmf_variables] if with_firmware else []
+        files += [self.root / "usr/bin" / program for program in ("grub-mkimage", "xorriso", MTOOLS)]
         return [file for file in files if not file.exists()]
 
 
@@ -63,7 +70,7 @@ def require() -> BootPrograms:
 def find() -> BootPrograms | None:
     """Returns the programs of an installed Neap, or the newest ones in the cache; None if there are none."""
     own = BootPrograms(build.BUILD / "boot-programs")
-    if not own.missing():
+    if not own.missing(with_firmware=False):
         return own
     ready = cache.complete("boot-programs")
     return BootPrograms(max(ready, key=lambda path: path.stat().st_mtime)) if ready else None

@@ -290,6 +290,11 @@ def _parser() -> Parser:
     chain.add_argument("action", choices=("build", "export", "import"), metavar="build|export|import")
     chain.add_argument("file", nargs="?", metavar="FILE")
 
+    release = command("release", _call, "Make the files of a release from the commit with the version's tag (docs/releasing.md).")
+    release.add_argument("--out", metavar="DIR", help="the folder of the files, which must not exist (build/release/VERSION)")
+    release.add_argument("--snapshot", action="store_true", help="of any commit, named by it")
+    release.add_argument("--twice", action="store_true", help="build in two folders, and compare all files")
+
     clean = command("clean", _call, "Remove build/; with --cache also the toolchain, QEMU, sources and compiled objects.", builds=False)
     clean.add_argument("--cache", dest="with_cache", action="store_true")
     return parser
@@ -394,6 +399,7 @@ CALLS = {
     "bench": "bench.bench",
     "doctor": "doctor.doctor",
     "clean": "cleaning.clean",
+    "release": "release.command.release",
     "compare": "compare.command.compare",
     "fit": "study.fit.fit",
     "pareto": "study.pareto.pareto",

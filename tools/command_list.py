@@ -75,5 +75,7 @@ commands:
   doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, or copy it to another machine
+  release [--out DIR] [--snapshot] [--twice]
+                                         make the files of a release: wheel, toolchain, packages, sources
   clean [--cache]                        remove build output (and all that was fetched)
 """

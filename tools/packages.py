@@ -90,6 +90,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "netpipe": (Need("netpipe-tcp", "NPtcp"),),
     "gdb": (Need("gdb", "gdb"),),
     "serve": (Need("dnsmasq-base", "dnsmasq"),),
+    "release": (COMPILER, Need("binutils", "strip"), Need("git", "git")),
     "style": (Need("clang-format-19", "clang-format-19"),),
 }
 

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from boot import write_commit
 from tools import (
     boot_loaders,
     boot_machines,
@@ -182,9 +183,12 @@ def _commit_of(place: Path, what: str, dirty: bool) -> str:
 
 
 def checkout_state(place: Path) -> tuple[str, list[str]]:
-    """Returns the commit ("" outside git), and the files of a folder that differ from it, including untracked files. The top folder of this
-    checkout has no sources, so untracked files there (machines.toml, logs, discs) are ignored. An installed Neap and
-    a copy of its sources have the release's commit, also if the folder that they are in is under git."""
+    """Returns the commit, and the files of a folder that differ from it, including untracked files. The top folder of this checkout has no
+    sources, so untracked files there (machines.toml, logs, discs) are ignored. Sources without git have the commit in cmake/commit.txt. A
+    copy of an installed Neap's sources is compared with these; other sources without git have no record of changes. Other folders outside
+    git have the commit ""."""
+    if commit := write_commit.archived(place):
+        return commit, installed.changed() if place == build.REPOSITORY else []
     if place == build.REPOSITORY and (known := installed.released()):
         return known.commit, installed.changed()
     if not any((folder / ".git").exists() for folder in (place, *place.parents)):

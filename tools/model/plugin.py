@@ -29,7 +29,9 @@ def library() -> Path:
         raise Failure(f"the model machine needs QEMU {qemu.TESTED}, not {version}", "unset NEAP_QEMU, and ./neap fetches it")
     own = sorted(path for path in SOURCES.glob("*.?pp") if not path.stem.endswith("_test"))
     # The C++ library is linked statically, because QEMU runs with the libraries of its own suite.
-    compiler = ["g++", "-std=c++23", "-g1", "-Wshadow", "-static-libstdc++", "-static-libgcc", "-I", str(build.REPOSITORY)]
+    # The debug information has no path of this machine.
+    paths = ["-I", str(build.REPOSITORY), f"-ffile-prefix-map={build.REPOSITORY}=."]
+    compiler = ["g++", "-std=c++23", "-g1", "-Wshadow", "-static-libstdc++", "-static-libgcc", *paths]
     return qemu_plugin.compiled("machine", [path for path in own if path.suffix == ".cpp"], own, compiler)
 
 

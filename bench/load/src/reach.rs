@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// Returns the addresses of NAME:PORT, at least one. An error is the reason why there are none.
 pub fn addresses(name: &str) -> Result<Vec<SocketAddr>, String> {
+    #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+    name_services::use_built_in();
     let found: Vec<SocketAddr> = name.to_socket_addrs().map_err(|error| error.to_string())?.collect();
     if found.is_empty() {
         return Err("no address".into());
@@ -26,6 +28,30 @@ pub fn connect(name: &str, time_out: Duration) -> Result<TcpStream, String> {
         }
     }
     reached
+}
+
+/// Name services of a static program.
+///
+/// glibc loads a shared library for most services of /etc/nsswitch.conf. In a static program, that library needs the very glibc that was
+/// linked; with another version it fails or crashes. The services `files` (/etc/hosts) and `dns` are part of the program.
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+mod name_services {
+    use std::ffi::{c_char, c_int};
+    use std::sync::Once;
+
+    unsafe extern "C" {
+        /// glibc, nss.h: replaces the line of /etc/nsswitch.conf for a database, in this process.
+        fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
+    }
+
+    pub fn use_built_in() {
+        static ONCE: Once = Once::new();
+        // SAFETY: both arguments are strings that end with a zero byte. glibc copies them.
+        ONCE.call_once(|| unsafe {
+            // A failure leaves the line of nsswitch.conf in use, so names may then not be found; numeric addresses need no name service.
+            let _ = __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr());
+        });
+    }
 }
 
 #[cfg(test)]
