@@ -194,7 +194,7 @@ def require_copy() -> None:
 def require_command(command: str) -> None:
     """Raises Failure for a command that an installed Neap cannot run, and MovesToCopy for one that compiles."""
     if command in CHECKOUT_ONLY and released():
-        raise Failure(f"{command} needs a checkout: an installed Neap has no history", "git clone Neap, and ./neap there")
+        raise Failure(f"{command} needs a checkout: an installed Neap has no history", "clone its repository, and make the release there")
     if command in COMPILING:
         require_copy()
 
