@@ -84,6 +84,8 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         # Clients of the web server. Node also serves the same scripts, for comparison.
         Need("curl", "curl"),
         Need("wrk", "wrk"),
+        # Empty Debian systems, in which the wheel is installed.
+        Need("debootstrap", "debootstrap"),
     ),
     "histories": GO,
     "mutilate": (COMPILER, Need("git", "git")),

@@ -94,24 +94,34 @@ def private_qemu(root: Path) -> tuple[str, ...]:
 def fetch(archive: Archive | None = None) -> tuple[str, ...]:
     """Unpacks the newest signed QEMU of backports into the cache. Raises Failure if that QEMU is too old or does not start."""
     archive = archive or Archive()
-    candidate = archive.candidate(PACKAGE, BACKPORTS)
-    version = _upstream(candidate or "")
-    if candidate is None or _numbers(version) < OLDEST:
-        raise Failure(
-            f"QEMU {OLDEST[0]}.{OLDEST[1]} or newer is needed; Debian's {BACKPORTS} has {version or 'none'}",
-            f"install a newer QEMU yourself and set NEAP_QEMU (tested: {TESTED})",
-        )
-    entry = cache.Entry("qemu", f"{version}-{cache.digest(candidate)}")
+    version, entry = candidate(archive)
     with entry.making(work="fetches QEMU") as mine:
         if mine:
             cache.require_space(cache.root(), NEEDED_BYTES, "QEMU")
-            packages = [pair for pair in archive.closure(PACKAGE, BACKPORTS) if OPENED.match(pair[0])]
+            packages = packages_of(archive)
             tested = "the version tested with" if version == TESTED else f"tested with {TESTED}"
             with progress.step(f"fetching QEMU {version} ({len(packages)} packages of Debian's {BACKPORTS}; {tested})"):
                 archive.unpack(packages, entry.path)
             if not suitable(private_qemu(entry.path)):
                 raise Failure(f"QEMU {version} from {BACKPORTS} does not start here or lacks {NEEDED_DEVICE}")
     return private_qemu(entry.path)
+
+
+def candidate(archive: Archive) -> tuple[str, cache.Entry]:
+    """Returns the version of the QEMU of backports, and its place in the cache. Raises Failure if that QEMU is too old."""
+    found = archive.candidate(PACKAGE, BACKPORTS)
+    version = _upstream(found or "")
+    if found is None or _numbers(version) < OLDEST:
+        raise Failure(
+            f"QEMU {OLDEST[0]}.{OLDEST[1]} or newer is needed; Debian's {BACKPORTS} has {version or 'none'}",
+            f"install a newer QEMU yourself and set NEAP_QEMU (tested: {TESTED})",
+        )
+    return version, cache.Entry("qemu", f"{version}-{cache.digest(found)}")
+
+
+def packages_of(archive: Archive) -> list[tuple[str, str]]:
+    """Returns the packages of the QEMU of backports, as (name, version)."""
+    return [pair for pair in archive.closure(PACKAGE, BACKPORTS) if OPENED.match(pair[0])]
 
 
 @functools.cache
