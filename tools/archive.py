@@ -144,21 +144,27 @@ class Archive:
         """Returns all versions that the archive has, newest first."""
         with self._locked():
             self._refresh()
-            return self._versions(package, source)
+            return self._versions([package], source)[package]
 
-    def _versions(self, package: str, source: bool) -> list[str]:
-        rows = output_of(["apt-cache", "madison", package], env=self._environment()).splitlines()
+    def _versions(self, packages: list[str], source: bool) -> dict[str, list[str]]:
+        """Returns the versions of each package, newest first. One call of apt-cache for all: each call reads all lists."""
+        rows = output_of(["apt-cache", "madison", *packages], env=self._environment()).splitlines()
         fields = [[part.strip() for part in row.split("|")] for row in rows]
-        return list(dict.fromkeys(row[1] for row in fields if len(row) == 3 and row[2].endswith("Sources") == source))
+        found: dict[str, dict[str, None]] = {name: {} for name in packages}
+        for row in fields:
+            if len(row) == 3 and row[2].endswith("Sources") == source and row[0] in found:
+                found[row[0]][row[1]] = None
+        return {name: list(versions) for name, versions in found.items()}
 
     def _require(self, wanted: list[tuple[str, str]], source: bool = False) -> None:
         """Updates the lists if they lack a wanted version. If it is still missing, raises VersionGone with the versions that exist."""
+        found = self._versions([name for name, _ in wanted], source)
+        if all(version in found[name] for name, version in wanted):
+            return
+        self._refresh(max_age_seconds=0)
+        found = self._versions([name for name, _ in wanted], source)
         for name, version in wanted:
-            if version in self._versions(name, source):
-                continue
-            self._refresh(max_age_seconds=0)
-            there = self._versions(name, source)
-            if version not in there:
+            if version not in (there := found[name]):
                 instead = f"it has {', '.join(there)}" if there else "nor any other version"
                 raise VersionGone(name, version, f"Debian's archive has {name} {version} no longer; {instead}", there)
 

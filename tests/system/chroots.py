@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Empty Debian systems in folders, to test what a user finds who has nothing but Debian.
 
-A system is made once by debootstrap, in a few minutes, and kept in the cache as an archive. Each test unpacks a copy of its own, in seconds.
-Only root can do this. A system sees nothing of this host's files: programs and packages are copied in.
+A system is made once by debootstrap, in a few minutes, and kept in the cache as an archive. Each test unpacks a copy of its own, which
+takes seconds. Only root can do this. A system sees nothing of this host's files: programs and packages are copied in.
 
     with Chroot(base("trixie"), tmp_path / "trixie") as system:
         done = system.run("python3 --version", seconds=60)
