@@ -47,8 +47,8 @@ class Crate:
     title: str
     source: Path
     folder: str
-    programs: tuple[Path, ...]
-    made_of: tuple[str, ...]
+    programs: tuple[Path, ...] = ()
+    made_of: tuple[str, ...] = ()
 
 
 CARD_SOURCES = ("sim/soft82599", "drivers/ixgbe/generate_registers.py", "drivers/ixgbe/register_table.py", "drivers/ixgbe/registers.toml")

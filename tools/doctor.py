@@ -54,7 +54,7 @@ def _neap() -> Finding:
         return Finding("neap", "ok", f"installed from the wheel, {current.version} ({current.commit}), in {tree}")
     commit, changed = pxe.checkout_state(tree)
     more = f"{commit[:12]}{', with changes' if changed else ''}" if commit else "without git's history"
-    kind = "copy of an installed Neap's sources" if installed.origin() else "checkout"
+    kind = "copy of an installed Neap's sources" if installed.released() else "checkout"
     return Finding("neap", "ok", f"{kind}, {more}, in {tree}")
 
 

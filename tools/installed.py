@@ -6,13 +6,14 @@ Python's packages, where the launcher MUST NOT write. So the modules that build 
 command that needs a compiler raises MovesToCopy. The launcher (cli.py) then copies the sources into the cache, once for each release, and
 executes the copy with the same words. There everything works as in a checkout.
 
-The copy knows the tree that it came from. While the copy's sources of a program are unchanged, it takes the tree's product of that
-program. So applications of one's own need the cross compiler, but no Rust.
+The copy has a release.json that names the tree that it came from. While its sources of a program are unchanged, it takes the product of
+that tree. So applications of one's own need the cross compiler, but no Rust.
 """
 
 import dataclasses
 import errno
 import functools
+import json
 import os
 import re
 import shutil
@@ -24,13 +25,15 @@ from typing import NoReturn
 from tools import cache, process, progress
 from tools.errors import DiskFull, Failure
 from tools.foreign import parse_json, read_bounded
-from tools.launcher_name import ORIGIN_FILE, RELEASE_FILE
+from tools.launcher_name import RELEASE_FILE
 
 TREE = Path(__file__).resolve().parent.parent
-# Tells a copy of the sources which installed tree it came from. It has priority over the copy's ORIGIN_FILE.
+# Tells a copy of the sources which installed tree it came from. It has priority over the copy's release.json.
 VARIABLE = "NEAP_INSTALLED_TREE"
 FORMAT = 1
 RELEASE_BYTES_MAX = 65536
+# The member of release.json that a copy has in addition: the path of the tree that it came from.
+COPIED_FROM = "copied_from"
 # Files of an installed tree that are not sources.
 LEFT_OUT = ("build", RELEASE_FILE)
 # A file takes whole blocks of the disk, and its name takes a part of a folder.
@@ -48,7 +51,8 @@ class MovesToCopy(BaseException):
 
 @dataclasses.dataclass(frozen=True)
 class Release:
-    """The contents of release.json. `epoch`: seconds of the commit. `toolchain_sha256`: of the toolchain's archive; None: not published."""
+    """The contents of release.json. `epoch`: seconds of the commit. `toolchain_sha256`: of the toolchain's archive; None: not published.
+    `copied_from`: in a copy of the sources, the tree that it came from."""
 
     version: str
     commit: str
@@ -56,6 +60,7 @@ class Release:
     toolchain_key: str = ""
     toolchain_file: str = ""
     toolchain_sha256: str | None = None
+    copied_from: str | None = None
 
     @property
     def name(self) -> str:
@@ -72,14 +77,8 @@ def read_release(tree: Path) -> Release | None:
     try:
         table = parse_json(read_bounded(path, RELEASE_BYTES_MAX))
         chain = table.get("toolchain") or {}
-        release = Release(
-            str(table["version"]),
-            str(table["commit"]),
-            int(table["epoch"]),
-            chain.get("key", ""),
-            chain.get("file", ""),
-            chain.get("sha256"),
-        )
+        named = (str(table["version"]), str(table["commit"]), int(table["epoch"]))
+        release = Release(*named, chain.get("key", ""), chain.get("file", ""), chain.get("sha256"), table.get(COPIED_FROM))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise broken from None
     # Both are parts of file names.
@@ -91,26 +90,27 @@ def read_release(tree: Path) -> Release | None:
 @functools.cache
 def release() -> Release | None:
     """Returns the release of an installed Neap; None in a checkout and in a copy of the sources."""
-    return read_release(TREE)
+    found = released()
+    return found if found and found.copied_from is None else None
 
 
 @functools.cache
 def origin() -> Path | None:
     """Returns the installed tree from which this copy of the sources was made. None in a checkout, in an installed tree, and if the other
     tree is gone or of another release by now."""
-    note = TREE / ORIGIN_FILE
-    if not note.is_file():
+    own = released()
+    if own is None or own.copied_from is None:
         return None
-    for place in (os.environ.get(VARIABLE), note.read_text(errors="replace").strip()):
-        if place and (found := read_release(Path(place))) and found.name == TREE.name:
+    for place in (os.environ.get(VARIABLE), own.copied_from):
+        if place and (found := read_release(Path(place))) and (found.name, found.copied_from) == (own.name, None):
             return Path(place)
     return None
 
 
+@functools.cache
 def released() -> Release | None:
     """Returns the release of this tree, or of the tree from which this copy was made. None in a checkout."""
-    tree = origin()
-    return release() or (read_release(tree) if tree else None)
+    return read_release(TREE)
 
 
 def state() -> Path:
@@ -139,7 +139,7 @@ def sources(tree: Path, folders: Iterable[str] = ("",)) -> Iterator[Path]:
             here = Path(directory)
             if here == tree:
                 names[:] = [name for name in names if name not in LEFT_OUT]
-                files = [name for name in files if name not in (*LEFT_OUT, ORIGIN_FILE, cache.MARKER)]
+                files = [name for name in files if name not in (*LEFT_OUT, cache.MARKER)]
             names[:] = sorted(name for name in names if name != "__pycache__")
             yield from (here.relative_to(tree) / name for name in sorted(files) if not name.endswith(".pyc"))
 
@@ -212,7 +212,8 @@ def make_copy() -> Path:
             with progress.step(f"copying Neap's sources ({len(names)} files, {total / 1e6:.0f} MB) to {entry.path}, once for this version"):
                 for name in names:
                     _copy(TREE / name, entry.path / name)
-                (entry.path / ORIGIN_FILE).write_text(f"{TREE}\n")
+                record = json.loads((TREE / RELEASE_FILE).read_text()) | {COPIED_FROM: str(TREE)}
+                (entry.path / RELEASE_FILE).write_text(json.dumps(record, indent=2) + "\n")
     return entry.path
 
 

@@ -10,9 +10,7 @@ from pathlib import Path
 
 # At the top of an installed tree, and of the copy of the sources that an installed Neap makes (installed.py).
 RELEASE_FILE = "release.json"
-ORIGIN_FILE = "installed-tree.txt"
-_TREE = Path(__file__).resolve().parent.parent
-NAME = "neap" if (_TREE / RELEASE_FILE).is_file() or (_TREE / ORIGIN_FILE).is_file() else "./neap"
+NAME = "neap" if (Path(__file__).resolve().parent.parent / RELEASE_FILE).is_file() else "./neap"
 # A path that ends in ./neap names a file, not this program.
 _IN_A_CHECKOUT = re.compile(r"(?<![\w./-])\./neap\b(?!/)")
 
