@@ -174,17 +174,17 @@ def configure_locked(preset: str) -> None:
 
 def build_soft_card() -> Path:
     """Builds the soft card (release) with cargo. Returns the path of the program."""
-    return _built(SOFT_CARD_CRATE)
+    return _built(SOFT_CARD_CRATE, SOFT_CARD)
 
 
 def build_world() -> Path:
     """Builds neap-world (release) with cargo: the model machine's card, network and load. Returns the program's path."""
-    return _built(WORLD_CRATE)
+    return _built(WORLD_CRATE, WORLD)
 
 
 def build_load() -> Path:
     """Builds the load generator (release) and its stub with cargo. Returns the load generator's path."""
-    return _built(LOAD_CRATE)
+    return _built(LOAD_CRATE, LOAD)
 
 
 def has_programs() -> bool:
@@ -192,12 +192,12 @@ def has_programs() -> bool:
     return bool(installed.release()) or all(_taken_over(crate) for crate in CRATES)
 
 
-def _built(crate: Crate) -> Path:
+def _built(crate: Crate, program: Path) -> Path:
     if installed.release():
-        return [installed.product(program, f"a program of {crate.title}") for program in crate.programs][0]
+        return installed.product(program, crate.title)
     if not _taken_over(crate):
         cargo_run(crate, ["build", "--release", "--locked"], f"building {crate.title}", crate.folder)
-    return crate.programs[0]
+    return program
 
 
 def _taken_over(crate: Crate) -> bool:
@@ -205,7 +205,7 @@ def _taken_over(crate: Crate) -> bool:
     if installed.origin() is None:
         return False
     with cache.lock(BUILD / f"{crate.folder}.lock"):
-        return all(installed.taken_over(program, crate.made_of) for program in crate.programs)
+        return bool(crate.programs) and all(installed.taken_over(program, crate.made_of) for program in crate.programs)
 
 
 def cargo_run(crate: Crate, arguments: Sequence[str], what: str, log_name: str) -> Path:

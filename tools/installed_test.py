@@ -128,7 +128,7 @@ def test_the_load_generator_is_the_trees(tree: Path, tmp_path: Path) -> None:
 def test_a_missing_product_is_named(own_tree: Path, tmp_path: Path) -> None:
     (own_tree / "build/load/release/neap-load").unlink()
     done = neap(own_tree, "load", "127.0.0.1:9", env=staged_tree.environment(tmp_path / "cache"))
-    assert "this installation lacks a program of the load generator" in error_of(done)
+    assert "this installation lacks the load generator" in error_of(done)
 
 
 def test_a_release_needs_a_checkout(tree: Path, tmp_path: Path) -> None:
