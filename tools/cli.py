@@ -290,7 +290,9 @@ def _parser() -> Parser:
     chain.add_argument("action", choices=("build", "export", "import"), metavar="build|export|import")
     chain.add_argument("file", nargs="?", metavar="FILE")
 
-    release = command("release", _call, "Make the files of a release from the commit with the version's tag (docs/releasing.md).")
+    release = command(
+        "release", _call, "Make the files of a release from the commit with the version's tag (docs/releasing.md).", builds=False
+    )
     release.add_argument("--out", metavar="DIR", help="the folder of the files, which must not exist (build/release/VERSION)")
     release.add_argument("--snapshot", action="store_true", help="of any commit, named by it")
     release.add_argument("--twice", action="store_true", help="build in two folders, and compare all files")

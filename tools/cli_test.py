@@ -51,6 +51,7 @@ from tools.process import finished
         (["pxe", "no-such-application", "--out", "x"], "there is no application 'no-such-application'"),
         (["iso", "no-such-application"], "there is no application 'no-such-application'"),
         (["power", "explode", "rack1"], "power: there is no 'explode'"),
+        (["release", "0.1.0"], "unrecognized arguments: 0.1.0"),
         (["clean", "--all"], "unrecognized arguments: --all"),
     ],
 )
@@ -81,6 +82,7 @@ def test_help_names_every_command() -> None:
         "bench",
         "doctor",
         "toolchain",
+        "release",
         "clean",
     ):
         assert f"\n  {command} " in done.stdout

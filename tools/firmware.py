@@ -79,6 +79,8 @@ class Start:
 
     def _ovmf(self, directory: Path) -> list[str]:
         programs = boot_programs.require()
+        if not programs.ovmf_code.is_file():
+            programs = boot_programs.fetch()  # an installed Neap has no OVMF
         variables = directory / "ovmf-variables.fd"
         shutil.copyfile(programs.ovmf_variables, variables)
         argv = ["-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={_escaped(programs.ovmf_code)}"]

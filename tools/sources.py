@@ -82,6 +82,12 @@ def pins(path: Path = PINS) -> dict[str, Pin]:
     return result
 
 
+def replaced() -> list[str]:
+    """Returns the names of the pins for which this user has accepted another version than that of toolchain/sources.toml."""
+    table = tomllib.loads(PINS.read_text())
+    return [name for name, pin in pins().items() if pin.version != table[name]["version"]]
+
+
 class Superseded(Exception):
     """A newer version has just been accepted for a pin. Products of the pin now have another hash, so the caller must begin again."""
 
@@ -257,24 +263,24 @@ def _with_hashes(pin: Pin, files: list[Path]) -> Pin:
     return dataclasses.replace(pin, sha256=cache.file_sha256(files[0]))
 
 
-def _accepted_path() -> Path:
+def accepted_path() -> Path:
     return cache.root() / "accepted.json"
 
 
 def _accepted() -> dict:
     try:
-        return json.loads(_accepted_path().read_text())
+        return json.loads(accepted_path().read_text())
     except FileNotFoundError:
         return {}
     except (OSError, json.JSONDecodeError) as error:
-        raise Failure(f"cannot read {_accepted_path()}: {error}", "remove that file") from None
+        raise Failure(f"cannot read {accepted_path()}: {error}", "remove that file") from None
 
 
 def _accept(pin: Pin, newer: Pin) -> None:
-    with cache.lock(_accepted_path().with_suffix(".lock")):
+    with cache.lock(accepted_path().with_suffix(".lock")):
         rows = _accepted()
         instead_of = rows.get(pin.name, {}).get("instead_of", pin.version)
         rows[pin.name] = {"instead_of": instead_of, "version": newer.version, "sha256": newer.sha256, "files": dict(newer.files)}
-        fresh = _accepted_path().with_suffix(f".{os.getpid()}")
+        fresh = accepted_path().with_suffix(f".{os.getpid()}")
         fresh.write_text(json.dumps(rows, indent=2) + "\n")
-        fresh.replace(_accepted_path())
+        fresh.replace(accepted_path())

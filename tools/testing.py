@@ -43,6 +43,7 @@ from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.model import campaign
 from tools.packetdrill import command as packetdrill
 from tools.process import run_logged, tail
+from tools.release import building
 
 RESULTS = build.BUILD / "test-results"
 SHOWN_FAILURES = 30
@@ -306,8 +307,10 @@ def _cargo(crate: build.Crate, log_name: str) -> Outcome:
 
 
 def _tools() -> Outcome:
-    _require_images("tools-tests", "browser-tests", "model-tests")
+    _require_images("tools-tests", "browser-tests", "model-tests", "release", "rust")
     toolchain.require()
+    for crate in building.CRATES:
+        building.fetch_crates(crate)
     qemu.command()
     boot_programs.require()
     return _pytest("tools", PYTHON_TESTS["tools"], 1800, *SIDE_BY_SIDE)

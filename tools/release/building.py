@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Builds all programs of a release, in the folder of the sources that this module belongs to. staging.py runs it.
 
-The programs in Rust are linked statically, and so run on every Linux. They use no function of glibc that loads NSS's libraries: the load
-generator resolves no names (tools/load.py does), and the other programs use sockets of the file system and numeric addresses.
-`rust_programs_test` in tools/release/programs_test.py checks this by the symbols.
+The programs in Rust are linked statically, and so run on every Linux. A static program must not load the shared libraries of name services.
+So the load generator keeps to those inside glibc (bench/load/src/reach.rs). The other programs use numeric addresses and file names.
 """
 
 import os
@@ -24,6 +23,7 @@ CRATES = {
     build.WORLD_CRATE: ("neap-world",),
 }
 CRATE_FETCH_SECONDS = 900
+RUSTC_WRAPPER = Path(__file__).with_name("rustc_wrapper.py")
 
 
 def main() -> int:
@@ -56,6 +56,7 @@ def rust_environment() -> dict[str, str]:
         "CARGO_PROFILE_RELEASE_DEBUG": "none",
         "CARGO_PROFILE_RELEASE_STRIP": "debuginfo",
         "CARGO_INCREMENTAL": "0",
+        "RUSTC_WRAPPER": str(RUSTC_WRAPPER),
     }
 
 
@@ -90,7 +91,3 @@ def fetch_crates(crate: build.Crate) -> None:
 def strip(program: Path) -> None:
     """Removes debug information from a plugin. Its names of functions stay for backtraces."""
     output_of(["strip", "--strip-debug", str(program)])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools import build, cache, packages, progress
+from tools import build, cache, packages, progress, sources
 from tools.errors import Failure
 from tools.process import output_of
 from tools.release import changes, comparison, staging, version
@@ -24,7 +24,7 @@ FIRST, SECOND = "stage", "the second stage, in a folder with another name"
 
 def release(out: str | None, snapshot: bool, twice: bool) -> int:
     """Makes a release of HEAD. Raises Failure if HEAD cannot be released, or a step fails; the folder `out` then does not exist."""
-    packages.require("release")
+    packages.require("build", "card", "rust", "exchange", "release")
     name, revision = require_releasable(build.REPOSITORY, snapshot)
     work = build.BUILD / "release"
     target = Path(out).absolute() if out else work / name
@@ -47,7 +47,7 @@ def release(out: str | None, snapshot: bool, twice: bool) -> int:
 
 def require_releasable(checkout: Path, snapshot: bool) -> tuple[str, str]:
     """Returns the release's name and the commit's 40 digits. Raises Failure unless HEAD is clean, carries the tag of its version (if it is
-    no snapshot), repeats one version everywhere, and has a section in the change log."""
+    no snapshot), repeats one version everywhere, has a section in the change log, and is built from the pinned sources."""
     revision, _ = commit_of(checkout, "HEAD")
     changed = output_of(["git", "-C", str(checkout), "status", "--porcelain", "--untracked-files=no"], timeout_seconds=GIT_SECONDS)
     if changed:
@@ -61,6 +61,9 @@ def require_releasable(checkout: Path, snapshot: bool) -> tuple[str, str]:
         hint = f"git tag -a {tag}, if this commit is the release; or add --snapshot"
         raise Failure(f"HEAD ({revision[:12]}) has no tag {tag}", hint)
     changes.section((checkout / "CHANGELOG.md").read_text(), found, snapshot=snapshot)
+    if replaced := sources.replaced():
+        hint = f"pin the version in toolchain/sources.toml and commit it, or remove {sources.accepted_path()}"
+        raise Failure(f"--accept-newer has replaced the pinned version of {', '.join(replaced)}", hint)
     return (f"{found}.dev0+g{revision[:12]}" if snapshot else found), revision
 
 
@@ -84,7 +87,7 @@ def _locked(target: Path) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _folder(work: Path) -> Iterator[None]:
-    """Removes the stages before and after the release. Their logs stay in build/logs."""
+    """Removes the stages before and after the release. The logs of a build that failed stay in build/logs/release."""
     work.mkdir(parents=True, exist_ok=True)
 
     def clear() -> None:

@@ -18,7 +18,7 @@ def write(stage: Stage, out: Path) -> Path:
     top = f"neap-{stage.wheel_version}"
     made = out / f"{top}-source.tar.xz"
     with (
-        lzma.open(made, "wb", preset=9, check=lzma.CHECK_CRC64) as compressed,
+        lzma.open(made, "wb", preset=6, check=lzma.CHECK_CRC64) as compressed,
         tarfile.open(fileobj=compressed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
     ):
         for name in stage.source_names():
