@@ -24,6 +24,8 @@ SUITE = "trixie"
 BACKPORTS = "trixie-backports"
 LISTS_MAX_AGE_SECONDS = 24 * 3600
 APT_TIMEOUT_SECONDS = 1800
+# apt's words for a mirror that it cannot reach.
+NO_NETWORK = re.compile(r"Temporary failure resolving|Could not resolve|Could not connect|[Cc]onnection timed out|Network is unreachable")
 PROGRAMS = ("apt-get", "apt-cache", "apt-config", "dpkg-deb")
 
 # Lets one thread of this process at a time use the private apt. A thread waits for this lock without a message. For other processes there
@@ -189,6 +191,8 @@ class Archive:
             progress.say("neap: Debian's package lists could not be renewed; going on with those from earlier")
             return
         assert first_error is not None
+        if any(NO_NETWORK.search(line) for line in first_error.details):
+            raise Failure(f"Debian's mirror {self._mirrors[0]} cannot be reached", f"full log: {self._log}", first_error.details)
         raise first_error
 
     def _write_configuration(self, uri: str) -> None:
