@@ -46,14 +46,15 @@ def root() -> Path:
 @contextlib.contextmanager
 def lock(path: Path, *, work: str = "", timeout_seconds: float | None = None) -> Iterator[None]:
     """Holds an exclusive lock on the file `path`, which is made if missing. If another process holds the lock, its `work` ("builds image")
-    is reported once. Raises Failure after `timeout_seconds` (None: no limit)."""
+    is reported once. Raises Failure after `timeout_seconds` (None: no limit), and if the file cannot be made."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        raise Failure(f"cannot write to {path.parent}: {error.strerror}", CACHE_HINT) from None
+        hint = CACHE_HINT if path.is_relative_to(root()) else "is it yours to write?"
+        raise Failure(f"cannot write to {path.parent}: {error.strerror}", hint) from None
     try:
         start = time.monotonic()
         while True:

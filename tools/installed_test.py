@@ -171,6 +171,15 @@ def test_a_command_that_compiles_goes_on_in_a_copy_made_once(tree: Path, tmp_pat
     assert os.access(Path(found["tree"]) / "neap", os.X_OK)
 
 
+def test_a_copy_below_a_folder_under_git_has_the_commit_of_the_release(tree: Path, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True, timeout=60)
+    env = staged_tree.environment(tmp_path / "cache")
+    found = reported(neap(tree, "packetdrill", env=env))
+    assert found["state"] == [staged_tree.COMMIT, []]
+    Path(found["tree"], "neap").open("a").write("\n")
+    assert reported(neap(tree, "packetdrill", env=env))["state"] == [staged_tree.COMMIT, ["neap"]]
+
+
 def test_a_copy_takes_programs_over_while_their_sources_are_unchanged(tree: Path, tmp_path: Path) -> None:
     env = staged_tree.environment(tmp_path / "cache")
     found = reported(neap(tree, "packetdrill", env=env))

@@ -24,13 +24,14 @@ REPORTER = '''\
 
 import json
 
-from tools import build, installed
+from tools import build, installed, pxe
 from tools.launcher_name import NAME
 
 
 def packetdrill(names):
     where = {"tree": str(installed.TREE), "origin": str(installed.origin()), "name": NAME, "changed": installed.changed()}
     where |= {"programs": build.has_programs(), "card": build.SOFT_CARD.read_text() if build.SOFT_CARD.is_file() else None}
+    where |= {"state": pxe.checkout_state(build.REPOSITORY)}
     print(json.dumps(where | {"release": installed.release() is not None, "words": names}))
     return 0
 '''
