@@ -176,7 +176,7 @@ def test_a_copy_below_a_folder_under_git_has_the_commit_of_the_release(tree: Pat
     env = staged_tree.environment(tmp_path / "cache")
     found = reported(neap(tree, "packetdrill", env=env))
     assert found["state"] == [staged_tree.COMMIT, []]
-    Path(found["tree"], "neap").open("a").write("\n")
+    (Path(found["tree"]) / "neap").write_text("# mine\n" + (tree / "neap").read_text())
     assert reported(neap(tree, "packetdrill", env=env))["state"] == [staged_tree.COMMIT, ["neap"]]
 
 
