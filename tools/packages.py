@@ -13,7 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools import build, cache, installed, progress
+from tools import build, cache, progress
+from tools import installed as installed_neap
 from tools.errors import Failure
 from tools.process import command_failure, finished, output_or_none
 
@@ -30,7 +31,7 @@ class Need:
     def met(self) -> bool:
         if self.program:
             return shutil.which(self.program) is not None
-        return is_installed(self.package)
+        return installed(self.package)
 
 
 XZ = Need("xz-utils", "xz")
@@ -100,7 +101,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
 COMPILING = {"build", "card", "rust", "fuzz", "sources", "sim-tests", "host-tests", "python-tests", "model-tests", "style", "rustfmt"}
 
 
-def is_installed(package: str) -> bool:
+def installed(package: str) -> bool:
     argv = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", package]
     try:
         done = finished(argv, 30)
@@ -137,7 +138,7 @@ def require(*groups: str) -> None:
     """Makes sure that these groups of needs are met. As root it installs packages, otherwise it raises Failure with the command to run. In
     an installed Neap, raises MovesToCopy for groups with a compiler."""
     if COMPILING & set(groups):
-        installed.require_copy()
+        installed_neap.require_copy()
     lacking = missing(list(groups))
     if not lacking:
         return

@@ -76,5 +76,5 @@ def test_another_package_replaces_a_rust_that_is_too_old(candidate: str, expecte
 
 
 def test_dpkg_lists_the_installed_packages() -> None:
-    assert packages.is_installed("dpkg")
-    assert not packages.is_installed("no-such-package")
+    assert packages.installed("dpkg")
+    assert not packages.installed("no-such-package")
