@@ -149,13 +149,21 @@ class Archive:
             return self._versions([package], source)[package]
 
     def _versions(self, packages: list[str], source: bool) -> dict[str, list[str]]:
-        """Returns the versions of each package, newest first. One call of apt-cache for all: each call reads all lists."""
-        rows = output_of(["apt-cache", "madison", *packages], env=self._environment()).splitlines()
-        fields = [[part.strip() for part in row.split("|")] for row in rows]
+        """Returns the versions of each package, newest first."""
         found: dict[str, dict[str, None]] = {name: {} for name in packages}
-        for row in fields:
-            if len(row) == 3 and row[2].endswith("Sources") == source and row[0] in found:
-                found[row[0]][row[1]] = None
+        if source:
+            for row in output_of(["apt-cache", "madison", *packages], env=self._environment()).splitlines():
+                fields = [part.strip() for part in row.split("|")]
+                if len(fields) == 3 and fields[2].endswith("Sources") and fields[0] in found:
+                    found[fields[0]][fields[1]] = None
+        else:
+            # `policy` answers from apt's own index. `madison` reads the lists again, which takes 4 s for QEMU's 83 packages.
+            name = ""
+            for row in output_of(["apt-cache", "policy", *packages], env=self._environment()).splitlines():
+                if match := re.fullmatch(r"(\S+):", row):
+                    name = match[1]
+                elif name in found and (match := re.fullmatch(r" (?:\*\*\*|   ) (\S+) -?\d+", row)):
+                    found[name][match[1]] = None
         return {name: list(versions) for name, versions in found.items()}
 
     def _require(self, wanted: list[tuple[str, str]], source: bool = False) -> None:
