@@ -20,6 +20,8 @@ from tools.release.stage import GIT_SECONDS, commit_of
 
 # Folders of the two builds. Their names and lengths differ, so a path in a product shows as a difference.
 FIRST, SECOND = "stage", "the second stage, in a folder with another name"
+# The files of the second build.
+AGAIN = "second"
 
 
 def release(out: str | None, snapshot: bool, twice: bool) -> int:
@@ -91,7 +93,7 @@ def _folder(work: Path) -> Iterator[None]:
     work.mkdir(parents=True, exist_ok=True)
 
     def clear() -> None:
-        for name in (FIRST, SECOND):
+        for name in (FIRST, SECOND, AGAIN):
             cache.remove(work / name)
 
     clear()
@@ -103,14 +105,8 @@ def _folder(work: Path) -> Iterator[None]:
 
 def _make(work: Path, name: str, revision: str, partial: Path, snapshot: bool, fresh_objects: bool = False) -> None:
     """Builds the commit in the folder `name`, and packs it into the folder `partial`."""
-    stage = staging.make(
-        build.REPOSITORY,
-        revision,
-        work / name,
-        build.log_path(f"release-{name.split()[0]}"),
-        snapshot=snapshot,
-        fresh_objects=fresh_objects,
-    )
+    logs = build.BUILD / "logs/release"
+    stage = staging.make(build.REPOSITORY, revision, work / name, logs, snapshot=snapshot, fresh_objects=fresh_objects)
     partial.mkdir(parents=True)
     with cache.disk_full_named(f"writing {partial}"):
         assemble(stage, partial)
@@ -119,7 +115,7 @@ def _make(work: Path, name: str, revision: str, partial: Path, snapshot: bool, f
 
 def _compare(work: Path, revision: str, partial: Path, snapshot: bool) -> None:
     """Makes the release again and compares. The second build takes no object of the first one out of ccache."""
-    again = work / "second"
+    again = work / AGAIN
     cache.remove(again)
     try:
         _make(work, SECOND, revision, again, snapshot, fresh_objects=True)

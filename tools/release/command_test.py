@@ -109,7 +109,7 @@ def test_an_end_at_any_step_leaves_no_release_and_the_next_one_succeeds(
 
 
 def test_what_a_killed_release_has_left_is_removed(checkout: Path) -> None:
-    for name in (command.FIRST, command.SECOND, ".1.2.3.partial"):
+    for name in (command.FIRST, command.SECOND, command.AGAIN, ".1.2.3.partial"):
         (checkout / "build/release" / name).mkdir(parents=True)
         (checkout / "build/release" / name / "half").write_text("")
     command.release(None, False, False)
@@ -132,7 +132,8 @@ def test_builds_that_differ_are_no_release(checkout: Path, monkeypatch: pytest.M
 def test_the_second_build_takes_no_object_of_the_first(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, bool]] = []
 
-    def make(checkout: Path, commit: str, folder: Path, log: Path, *, snapshot: bool, fresh_objects: bool = False) -> Stage:
+    def make(source: Path, commit: str, folder: Path, logs: Path, *, snapshot: bool, fresh_objects: bool = False) -> Stage:
+        assert logs == checkout / "build/logs/release"
         seen.append((folder.name, fresh_objects))
         return stage_at(folder)
 
