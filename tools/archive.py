@@ -111,7 +111,8 @@ class Archive:
         kept = self.kept(root)
         self._remove_damaged(wanted, kept)
         unpack(self.download(wanted, kept), root, self._log)
-        cache.remove(kept)
+        for old in kept.parent.glob(f"{root.parent.name}-*"):  # also those of an older version whose fetch never ended
+            cache.remove(old)
 
     def kept(self, root: Path) -> Path:
         """Returns the directory in which packages stay until all of them are unpacked below `root`."""
