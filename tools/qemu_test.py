@@ -176,3 +176,9 @@ def test_another_system_than_debian_is_told_how_to_get_a_qemu(own_cache: Path, m
     with pytest.raises(Failure, match="knows no Debian mirror") as caught:
         qemu.plain_command()
     assert caught.value.hint == "install qemu-system-x86 7.2 or newer, or name such a QEMU by NEAP_QEMU"
+
+
+def test_a_cache_below_a_path_with_a_space_gets_a_qemu(packaged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
+    fetched = qemu.fetch(packaged.archive())
+    assert fetched[0].startswith(str(tmp_path / "a cache/neap/qemu")) and qemu.suitable(fetched)
