@@ -522,8 +522,15 @@ class Machine:
         assert self._qemu and self._qemu.stdout and self.directory
         # The file is unbuffered, because other processes read the log meanwhile.
         with open(self.directory / "console.log", "wb", buffering=0) as log:
+            logged = True
             for raw in self._qemu.stdout:
-                log.write(raw)
+                try:
+                    if logged:
+                        log.write(raw)
+                except OSError as error:
+                    # The machine goes on, and so does its console: without a reader, QEMU would wait.
+                    logged = False
+                    progress.say(f"neap: {self.directory}/console.log ends here: {error.strerror}")
                 line = raw.decode(errors="replace").rstrip("\r\n")
                 with self._changed:
                     self._lines.append(line)
