@@ -7,7 +7,9 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,13 @@ def tree(tmp_path_factory: pytest.TempPathFactory, guest_image: Path) -> Path:
 def own_tree(tmp_path: Path, guest_image: Path) -> Path:
     """An installation that the test may change."""
     return staged_tree.make(tmp_path / "a prefix/neap/tree", guest_image)
+
+
+@pytest.fixture
+def runs_here() -> Iterator[Path]:
+    """A directory for runs' sockets, whose path is short enough for them."""
+    with tempfile.TemporaryDirectory(prefix="neap-") as name:
+        yield Path(name)
 
 
 def neap(tree: Path, *words: str, env: dict[str, str], cwd: Path | str = "/") -> subprocess.CompletedProcess[str]:
@@ -258,6 +267,15 @@ def test_a_read_only_home_and_temporary_folder_do_not_matter(tree: Path, tmp_pat
             assert "cannot make the cache directory" in error_of(done) and "set XDG_CACHE_HOME" in done.stderr
 
 
+def test_a_full_disk_of_the_sockets_is_named_and_left_clean(tree: Path, tmp_path: Path, runs_here: Path, qemu_command) -> None:
+    script = 'mount -t tmpfs -o size=8k tmpfs "$1"; head -c 8192 /dev/zero > "$1/filler"; "$2" "$3" run hello --card virtio -- x; s=$?'
+    script += '; ls "$1"; exit $s'
+    env = staged_tree.environment(tmp_path / "cache", qemu_command, XDG_RUNTIME_DIR=str(runs_here))
+    done = in_namespace(script, str(runs_here), sys.executable, str(tree / "neap"), env=env)
+    assert f"no space left in {runs_here}, where a run has its sockets and logs" in error_of(done)
+    assert done.stdout.splitlines()[-1] == "filler"
+
+
 def test_a_cache_that_cannot_be_written_to_is_named(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "cache/neap/source").mkdir(parents=True)
     script = 'mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; exec "$2" "$3" packetdrill'
@@ -317,16 +335,14 @@ def test_an_interrupt_during_the_change_to_the_copy_is_not_lost(own_tree: Path, 
     assert done.returncode == 130 and done.stdout == "" and done.stderr.endswith("\nneap: interrupted\n"), done.stderr
 
 
-def test_an_interrupted_run_leaves_no_process_and_no_socket(tree: Path, tmp_path: Path, qemu_command) -> None:
-    runs = tmp_path / "r"
-    runs.mkdir()
-    env = staged_tree.environment(tmp_path / "cache", qemu_command, XDG_RUNTIME_DIR=str(runs))
+def test_an_interrupted_run_leaves_no_process_and_no_socket(tree: Path, tmp_path: Path, runs_here: Path, qemu_command) -> None:
+    env = staged_tree.environment(tmp_path / "cache", qemu_command, XDG_RUNTIME_DIR=str(runs_here))
     for seconds in (0.3, 0.5, 0.7, 0.9, 1.1, 1.5, 2.5):
         child = staged_tree.start(tree, "run", "hello", *HALTS, env=env)
         time.sleep(seconds)
         status, errors = interrupt_twice(child, 0.01)
         assert status in (130, -signal.SIGINT), (status, errors)  # the latter before the launcher has its handlers
-        assert not list(runs.iterdir()), errors
+        assert not list(runs_here.iterdir()), errors
         listed = finished(["ps", "-eo", "args"]).stdout
-        assert f"{runs}/{machine.RUN_PREFIX}" not in listed, listed
+        assert f"{runs_here}/{machine.RUN_PREFIX}" not in listed, listed
     assert neap(tree, "run", "hello", *ENDS, env=env).returncode == 0

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import re
@@ -32,7 +33,7 @@ from typing import ClassVar
 
 from tools import cache, machine_registry, progress, qemu, queue_network
 from tools.card_control import CardControl
-from tools.errors import Failure, UsageError
+from tools.errors import DiskFull, Failure, UsageError
 from tools.firmware import Start
 from tools.process import kill_session, spawn, stop, tail, wait_unreaped
 from tools.qmp import Qmp
@@ -169,10 +170,11 @@ class Machine:
         if self.image and not self.image.is_file():
             raise Failure(f"there is no image {self.image}", "./neap build makes it")
         try:
-            self.directory, self._run_lock = _new_run_directory()
-            if self.has_soft_card:
-                self.start_card()
-            self._start_qemu()
+            with _full_disk_named():
+                self.directory, self._run_lock = _new_run_directory()
+                if self.has_soft_card:
+                    self.start_card()
+                self._start_qemu()
         except BaseException:
             self.stop()
             raise
@@ -201,7 +203,10 @@ class Machine:
         """Lets `./neap ctl` and similar commands find this run by its name. `control_port`: the guest's control port, if any."""
         assert self.directory
         ports = {guest: host for host, guest in self.forward}
-        machine_registry.describe(self.directory, machine_registry.Running(application, os.getpid(), ports, ports.get(control_port or 0)))
+        with _full_disk_named():
+            machine_registry.describe(
+                self.directory, machine_registry.Running(application, os.getpid(), ports, ports.get(control_port or 0))
+            )
 
     @property
     def debugger_socket(self) -> Path:
@@ -584,6 +589,18 @@ def port_is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+@contextlib.contextmanager
+def _full_disk_named() -> Iterator[None]:
+    """Turns "no space left" in a run's directory into DiskFull, which names the place."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        hint = "make room, or set XDG_RUNTIME_DIR to a directory with a short name on another disk"
+        raise DiskFull(f"no space left in {run_base()}, where a run has its sockets and logs", hint) from None
 
 
 def run_base() -> Path:
