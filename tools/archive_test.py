@@ -78,3 +78,9 @@ def test_only_network_settings_are_copied_from_the_systems_apt(mirror: FakeMirro
     assert archive.CARRIED_SETTINGS.match('Acquire::https::Verify-Peer "true";')
     assert not archive.CARRIED_SETTINGS.match('Acquire::AllowInsecureRepositories "1";')
     assert not archive.CARRIED_SETTINGS.match('Acquire::Languages "none";')
+
+
+def test_a_mirror_without_a_network_to_it_is_named(mirror: FakeMirror) -> None:
+    (mirror.system_root / "etc/apt/sources.list").write_text("deb http://mirror.invalid/debian bookworm main\n")
+    with pytest.raises(Failure, match="Debian's mirror http://mirror.invalid/debian cannot be reached"):
+        mirror.archive().candidate("thing")

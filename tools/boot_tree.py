@@ -19,6 +19,7 @@ from tools import boot_loaders, boot_menu, boot_programs, cache
 from tools.boot_machines import LINUX, MAC, Machine, Machines, as_mac, check_words
 from tools.boot_menu import Entry
 from tools.errors import Failure
+from tools.launcher_name import worded
 
 RECORD = "tree.json"
 FORMAT = 1
@@ -267,7 +268,7 @@ def _readme(out: Path, contents: Contents, entries: Mapping[str, Entry], program
     rows = [
         f"\n  {machine.name:20} {' '.join(machine_files(machine)):40} {machine.boot or chosen}" for machine in contents.machines.machines
     ]
-    return README.format(
+    return worded(README).format(
         source=contents.source,
         entries=", ".join(entries),
         chosen=chosen,

@@ -3,6 +3,8 @@
 
 All output is in `build/` of the checkout: `build/<preset>/`, `build/<crate>/` (soft82599, world, load), logs in `build/logs/`. Downloaded
 crates are in cargo's own user directory. Compiled objects are in the cache (tools/compile_cache.py), where other clones find them.
+
+In an installed Neap nothing is built: the functions return the products of its tree, and raise MovesToCopy for others (tools/installed.py).
 """
 
 import contextlib
@@ -13,7 +15,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tools import build_progress, cache, compile_cache, progress, sources, toolchain
+from tools import build_progress, cache, compile_cache, installed, progress, sources, toolchain
 from tools.errors import Failure, UsageError
 from tools.process import output_or_none, run_logged
 
@@ -39,16 +41,22 @@ FUZZ_SECONDS = 20
 
 @dataclasses.dataclass(frozen=True)
 class Crate:
-    """A Rust workspace of this checkout. It is built in `build/<folder>`."""
+    """A Rust workspace of this checkout. It is built in `build/<folder>`. `programs`: its products. `made_of`: all its sources, in folders
+    and files of the checkout."""
 
     title: str
     source: Path
     folder: str
+    programs: tuple[Path, ...] = ()
+    made_of: tuple[str, ...] = ()
 
 
-SOFT_CARD_CRATE = Crate("the soft card", REPOSITORY / "sim/soft82599", "soft82599")
-WORLD_CRATE = Crate("the model machine's world", REPOSITORY / "sim/world", "world")
-LOAD_CRATE = Crate("the load generator", REPOSITORY / "bench/load", "load")
+CARD_SOURCES = ("sim/soft82599", "drivers/ixgbe/generate_registers.py", "drivers/ixgbe/register_table.py", "drivers/ixgbe/registers.toml")
+SOFT_CARD_CRATE = Crate("the soft card", REPOSITORY / "sim/soft82599", "soft82599", (SOFT_CARD,), CARD_SOURCES)
+LOAD_CRATE = Crate("the load generator", REPOSITORY / "bench/load", "load", (LOAD, LOAD_STUB), ("bench/load",))
+WORLD_SOURCES = (*CARD_SOURCES, "bench/load", "sim/world")
+WORLD_CRATE = Crate("the model machine's world", REPOSITORY / "sim/world", "world", (WORLD,), WORLD_SOURCES)
+CRATES = (SOFT_CARD_CRATE, LOAD_CRATE, WORLD_CRATE)
 
 
 def applications() -> list[str]:
@@ -65,6 +73,11 @@ def require_application(name: str) -> None:
 def image(name: str, preset: str = "image") -> Path:
     """Returns the path that an application's boot image has after its build."""
     return BUILD / preset / "apps" / name / f"{name}.elf"
+
+
+def has_image(target: str, preset: str = "image") -> bool:
+    """True if the image that a target like `hello.elf` names exists, up to date or not."""
+    return target.endswith(".elf") and image(target.removesuffix(".elf"), preset).is_file()
 
 
 def configure_arguments(preset: str) -> list[str]:
@@ -85,13 +98,16 @@ def configure_arguments(preset: str) -> list[str]:
 
 
 def log_path(name: str) -> Path:
-    return BUILD / "logs" / f"{name}.log"
+    return (installed.state() if installed.release() else BUILD) / "logs" / f"{name}.log"
 
 
 @contextlib.contextmanager
 def building(preset: str) -> Iterator[Path]:
     """Holds the lock of a preset's build directory, because two ninjas must not run in one directory."""
     directory = BUILD / preset
+    if installed.release():
+        yield directory  # nothing replaces it
+        return
     with cache.lock(BUILD / f"{preset}.lock", work=f"builds {preset}"):
         yield directory
 
@@ -105,6 +121,10 @@ def build(preset: str, targets: Sequence[str] = ()) -> Path:
 
 def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
     """Like build(), but the caller MUST hold `building(preset)`, and can then use the result before another build changes it."""
+    if installed.release():
+        if not targets or not all(has_image(target, preset) for target in targets):
+            raise installed.MovesToCopy
+        return
     configure_locked(preset)
     log = log_path(preset)
     log.unlink(missing_ok=True)
@@ -154,24 +174,43 @@ def configure_locked(preset: str) -> None:
 
 def build_soft_card() -> Path:
     """Builds the soft card (release) with cargo. Returns the path of the program."""
-    cargo_run(SOFT_CARD_CRATE, ["build", "--release", "--locked"], "building the soft card", "soft82599")
-    return SOFT_CARD
+    return _built(SOFT_CARD_CRATE, SOFT_CARD)
 
 
 def build_world() -> Path:
     """Builds neap-world (release) with cargo: the model machine's card, network and load. Returns the program's path."""
-    cargo_run(WORLD_CRATE, ["build", "--release", "--locked"], "building the model machine's world", "world")
-    return WORLD
+    return _built(WORLD_CRATE, WORLD)
 
 
 def build_load() -> Path:
     """Builds the load generator (release) and its stub with cargo. Returns the load generator's path."""
-    cargo_run(LOAD_CRATE, ["build", "--release", "--locked"], "building the load generator", "load")
-    return LOAD
+    return _built(LOAD_CRATE, LOAD)
+
+
+def has_programs() -> bool:
+    """True if the programs in Rust need no Rust here: this is an installed Neap, or a copy of one with unchanged sources of them."""
+    return bool(installed.release()) or all(_taken_over(crate) for crate in CRATES)
+
+
+def _built(crate: Crate, program: Path) -> Path:
+    if installed.release():
+        return installed.product(program, crate.title)
+    if not _taken_over(crate):
+        cargo_run(crate, ["build", "--release", "--locked"], f"building {crate.title}", crate.folder)
+    return program
+
+
+def _taken_over(crate: Crate) -> bool:
+    """True in a copy of an installed Neap whose sources of the crate are unchanged. The installed Neap's programs are then in place."""
+    if installed.origin() is None:
+        return False
+    with cache.lock(BUILD / f"{crate.folder}.lock"):
+        return bool(crate.programs) and all(installed.taken_over(program, crate.made_of) for program in crate.programs)
 
 
 def cargo_run(crate: Crate, arguments: Sequence[str], what: str, log_name: str) -> Path:
     """Runs one cargo command in a crate's directory. Returns the path of the log."""
+    installed.require_copy()
     if not (crate.source / "Cargo.toml").is_file():
         raise Failure(f"this checkout lacks {crate.title}: no Cargo.toml in {crate.source}")
     program = find_cargo()

@@ -25,6 +25,7 @@ from tools.errors import DiskFull, Failure
 
 MARKER = ".complete"
 LOCK_POLL_SECONDS = 0.2
+CACHE_HINT = "set XDG_CACHE_HOME to a place you can write"
 
 
 def root() -> Path:
@@ -38,16 +39,22 @@ def root() -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Failure(f"cannot make the cache directory {path}: {error.strerror}", "set XDG_CACHE_HOME to a place you can write") from None
+        raise Failure(f"cannot make the cache directory {path}: {error.strerror}", CACHE_HINT) from None
     return path
 
 
 @contextlib.contextmanager
 def lock(path: Path, *, work: str = "", timeout_seconds: float | None = None) -> Iterator[None]:
     """Holds an exclusive lock on the file `path`, which is made if missing. If another process holds the lock, its `work` ("builds image")
-    is reported once. Raises Failure after `timeout_seconds` (None: no limit)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    is reported once. Raises Failure after `timeout_seconds` (None: no limit), and if the file cannot be made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        hint = CACHE_HINT if path.is_relative_to(root()) else "is it yours to write?"
+        raise Failure(f"cannot write to {path.parent}: {error.strerror}", hint) from None
     try:
         start = time.monotonic()
         while True:

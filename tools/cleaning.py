@@ -4,13 +4,14 @@
 import os
 from pathlib import Path
 
-from tools import build, cache, progress
+from tools import build, cache, installed, progress
 from tools.errors import Failure
 
 
 def clean(with_cache: bool) -> int:
-    """Removes build/, and with `with_cache` the user's cache. If anything in them is in use, raises Failure and removes nothing."""
-    places = [build.BUILD]
+    """Removes build/, or an installed Neap's build output, and with `with_cache` the user's cache. If anything in them is in use, raises
+    Failure and removes nothing."""
+    places = _places()
     if with_cache:
         places.append(cache.root())
     held = [descriptor for place in places for descriptor in _hold_all_locks(place)]
@@ -23,6 +24,13 @@ def clean(with_cache: bool) -> int:
         for descriptor in held:
             os.close(descriptor)
     return 0
+
+
+def _places() -> list[Path]:
+    """Returns the directories with build output. An installed Neap has them in the cache, in copies of its sources of each version."""
+    if not installed.release():
+        return [build.BUILD]
+    return [*sorted((cache.root() / "source").glob("*/build")), *sorted((cache.root() / "installed").glob("*"))]
 
 
 def _hold_all_locks(place: Path) -> list[int]:

@@ -12,9 +12,10 @@ import re
 import signal
 import sys
 
-from tools import process
+from tools import installed, process
 from tools.command_list import COMMANDS
 from tools.errors import Failure, UsageError
+from tools.launcher_name import worded
 from tools.study import options as study_options
 
 # A word of `build` that is no application.
@@ -37,14 +38,31 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(f"there is no '{match.group(1)}'", f"choose from {match.group(2).replace(chr(39), '')}")
         raise UsageError(message, "./neap --help shows what there is")
 
+    def format_help(self) -> str:
+        return worded(super().format_help())
+
 
 def main(argv: list[str]) -> int:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in process.ENDING_SIGNALS:
         signal.signal(number, _interrupt)
+    try:
+        return _guarded(argv)
+    finally:
+        _ignore_signals()
+        process.kill_running_commands()
+
+
+def _guarded(argv: list[str]) -> int:
+    """Runs a command. Errors that a user can act upon become messages and an exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack a peer's characters
     try:
-        return _dispatch(argv)
+        process.accept_signals()
+        try:
+            return _dispatch(argv)
+        except installed.MovesToCopy:
+            process.kill_running_commands()
+            installed.go_on_in_copy(argv)
     except Failure as failure:
         print(failure.report(), file=sys.stderr)
         return failure.exit_status
@@ -64,9 +82,6 @@ def main(argv: list[str]) -> int:
         failure = _from_the_system(error)
         print(failure.report(), file=sys.stderr)
         return failure.exit_status
-    finally:
-        _ignore_signals()
-        process.kill_running_commands()
 
 
 def _from_the_system(error: OSError) -> Failure:
@@ -85,7 +100,7 @@ def _interrupt(number, _frame):
 
 
 def _ignore_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in process.ENDING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -106,6 +121,7 @@ def _dispatch(argv: list[str]) -> int:
 
         sources.accept_newer = True
     arguments.words = theirs
+    installed.require_command(arguments.command)
     return arguments.function(arguments)
 
 

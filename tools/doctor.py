@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap doctor`: reports the tools that this machine has and the tools that it lacks. Changes nothing."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -9,15 +10,17 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tools import boot_programs, build, cache, compile_cache, mirror, packages, qemu, sources, toolchain
+from tools import boot_programs, build, cache, compile_cache, installed, mirror, packages, pxe, qemu, sources, toolchain
 from tools.errors import Failure
+from tools.launcher_name import worded
 from tools.machine import port_is_free
 from tools.run import DEFAULT_FORWARDS
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One line of the report. `state` is "ok", "later" (the launcher fetches it when it is needed) or "missing" (the user has to act)."""
+    """One line of the report. `state` is "ok", "later" (needed or fetched only when a further command is used) or "missing" (the user has
+    to act)."""
 
     name: str
     state: str
@@ -26,13 +29,13 @@ class Finding:
 
 def doctor(as_json: bool) -> int:
     """Prints the findings. Returns 1 if the user has to install something."""
-    findings = [_guarded(check) for check in CHECKS]
+    findings = [_guarded(check) for check in (INSTALLED_CHECKS if installed.release() else CHECKS)]
     if as_json:
         print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
     else:
         width = max(len(finding.name) for finding in findings)
         for finding in findings:
-            print(f"{finding.name:{width}}  {finding.state:7}  {finding.detail}")
+            print(worded(f"{finding.name:{width}}  {finding.state:7}  {finding.detail}"))
     return 1 if any(finding.state == "missing" for finding in findings) else 0
 
 
@@ -41,6 +44,28 @@ def _guarded(check: Callable[[], Finding]) -> Finding:
         return check()
     except Failure as failure:
         return Finding(check.__name__.strip("_").replace("_", " "), "missing", str(failure))
+
+
+def _neap() -> Finding:
+    """Says which Neap this is: installed, a checkout, or a copy of the sources."""
+    tree = build.REPOSITORY
+    current = installed.release()
+    if current:
+        return Finding("neap", "ok", f"installed from the wheel, {current.version} ({current.commit}), in {tree}")
+    commit, changed = pxe.checkout_state(tree)
+    more = f"{commit[:12]}{', with changes' if changed else ''}" if commit else "without git's history"
+    kind = "copy of an installed Neap's sources" if installed.released() else "checkout"
+    return Finding("neap", "ok", f"{kind}, {more}, in {tree}")
+
+
+def _products() -> Finding:
+    """Of an installed Neap: what it runs without building anything."""
+    images = [build.image(name, preset) for name in build.applications() for preset in build.CROSS_PRESETS]
+    programs = [program for crate in build.CRATES for program in crate.programs]
+    lacking = [path.name for path in (*images, *programs) if not path.is_file()]
+    if lacking:
+        return Finding("products", "missing", f"not here: {', '.join(lacking)}; {installed.REINSTALL}")
+    return Finding("products", "ok", f"{', '.join(build.applications())}; soft card, load generator, model machine")
 
 
 def _system() -> Finding:
@@ -55,21 +80,32 @@ def _system() -> Finding:
 
 
 def _mirror() -> Finding:
+    if installed.release() and qemu.find():
+        with contextlib.suppress(Failure):
+            return Finding("mirror", "ok", f"{mirror.debian_mirrors()[0]}, keyring {mirror.debian_keyring()}")
+        return Finding("mirror", "later", "apt knows no Debian mirror; GRUB and the sources of the toolchain come from one")
     return Finding("mirror", "ok", f"{mirror.debian_mirrors()[0]}, keyring {mirror.debian_keyring()}")
 
 
 def _disk() -> Finding:
     free_bytes = shutil.disk_usage(cache.root()).free
-    needed = 0 if toolchain.find() else toolchain.NEEDED_BYTES
-    enough = free_bytes > needed + 1_000_000_000
+    needed = 0 if installed.release() or toolchain.find() else toolchain.NEEDED_BYTES
+    enough = free_bytes > needed + (qemu.NEEDED_BYTES if installed.release() else 1_000_000_000)
     return Finding("disk", "ok" if enough else "missing", f"{free_bytes / 1e9:.1f} GB free in {cache.root()}")
 
 
 def _packages(name: str, *groups: str) -> Callable[[], Finding]:
     def check() -> Finding:
-        lacking = packages.missing(list(groups))
+        try:
+            lacking = packages.missing(list(groups))
+        except Failure as failure:
+            if not installed.release():
+                raise
+            return Finding(name, "later", f"{failure}; {COMPILED}")
         if not lacking:
             return Finding(name, "ok", "all there")
+        if installed.release():
+            return Finding(name, "later", f"{COMPILED}: apt-get install --no-install-recommends {' '.join(lacking)}")
         return Finding(name, "later" if os.geteuid() == 0 else "missing", f"apt-get install --no-install-recommends {' '.join(lacking)}")
 
     check.__name__ = name
@@ -81,9 +117,8 @@ def _toolchain() -> Finding:
     if found:
         return Finding("toolchain", "ok", str(found))
     work = toolchain.entry().path.with_suffix(".work")
-    return Finding(
-        "toolchain", "later", "a build was stopped and will go on" if work.is_dir() else "will be built, about 15 minutes on two cores"
-    )
+    detail = "a build was stopped and will go on" if work.is_dir() else "will be built, about 15 minutes on two cores"
+    return Finding("toolchain", "later", f"{COMPILED}: {detail}, or ./neap toolchain import FILE" if installed.release() else detail)
 
 
 def _compiled_objects() -> Finding:
@@ -97,7 +132,11 @@ def _qemu() -> Finding:
     if found:
         version = qemu.version_of(found)
         return Finding("qemu", "ok", f"{version}{'' if version == qemu.TESTED else f' (tested: {qemu.TESTED})'}, {found[0]}")
-    return Finding("qemu", "later", f"will be fetched from Debian's {qemu.BACKPORTS}")
+    try:
+        mirror.debian_mirrors()
+    except Failure:
+        return Finding("qemu", "missing", qemu.HINT)
+    return Finding("qemu", "later", f"will be fetched from Debian's {qemu.BACKPORTS}; or {qemu.HINT}")
 
 
 def _boot_programs() -> Finding:
@@ -131,6 +170,7 @@ def _checkout() -> Finding:
 
 TEST_GROUPS = "host-tests python-tests tools-tests model-tests sim-tests browser-tests system-tests gdb style rustfmt".split()
 CHECKS: list[Callable[[], Finding]] = [
+    _neap,
     _system,
     _mirror,
     _disk,
@@ -145,4 +185,20 @@ CHECKS: list[Callable[[], Finding]] = [
     _boot_programs,
     _sources,
     _ports,
+]
+# Of an installed Neap: first what running needs, then what only compiling needs.
+COMPILED = "only for ./neap build, test, and applications of your own"
+INSTALLED_CHECKS: list[Callable[[], Finding]] = [
+    _neap,
+    _system,
+    _products,
+    _qemu,
+    _mirror,
+    _disk,
+    _ports,
+    _boot_programs,
+    _toolchain,
+    _packages("packages to build", "build"),
+    _packages("packages for the toolchain", "toolchain"),
+    _packages("packages for tests", *TEST_GROUPS, "card", "rust"),
 ]

@@ -6,6 +6,7 @@ and, if known, one line with a remedy. A traceback means an error in the launche
 """
 
 from tools.foreign import shown
+from tools.launcher_name import worded
 
 # The launcher's exit statuses. `./neap run` passes on a guest's own code (16 and up, see machine.py).
 EXIT_FAILURE = 1
@@ -20,8 +21,8 @@ class Failure(Exception):
 
     def __init__(self, message: str, hint: str | None = None, details: list[str] | None = None):
         super().__init__(message)
-        self.message = shown(" ".join(message.split()))
-        self.hint = None if hint is None else shown(hint)
+        self.message = shown(worded(" ".join(message.split())))
+        self.hint = None if hint is None else shown(worded(hint))
         self.details = [shown(line.replace("\t", "    ")) for line in details or []]
 
     def __str__(self) -> str:

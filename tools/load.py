@@ -70,7 +70,8 @@ def load(words: Sequence[str]) -> int:
             words += ["--preset", TPCC]
         if not ours.no_control and run.control_port is not None and theirs.control is None and not theirs.help:
             words += control_words(run.control_port, theirs.control_token_file, theirs.log_from)
-    packages.require("card", "rust")
+    if not build.has_programs():
+        packages.require("card", "rust")
     program = build.build_load()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import re
@@ -32,7 +33,7 @@ from typing import ClassVar
 
 from tools import cache, machine_registry, progress, qemu, queue_network
 from tools.card_control import CardControl
-from tools.errors import Failure, UsageError
+from tools.errors import DiskFull, Failure, UsageError
 from tools.firmware import Start
 from tools.process import kill_session, spawn, stop, tail, wait_unreaped
 from tools.qmp import Qmp
@@ -169,10 +170,11 @@ class Machine:
         if self.image and not self.image.is_file():
             raise Failure(f"there is no image {self.image}", "./neap build makes it")
         try:
-            self.directory, self._run_lock = _new_run_directory()
-            if self.has_soft_card:
-                self.start_card()
-            self._start_qemu()
+            with _full_disk_named():
+                self.directory, self._run_lock = _new_run_directory()
+                if self.has_soft_card:
+                    self.start_card()
+                self._start_qemu()
         except BaseException:
             self.stop()
             raise
@@ -201,7 +203,10 @@ class Machine:
         """Lets `./neap ctl` and similar commands find this run by its name. `control_port`: the guest's control port, if any."""
         assert self.directory
         ports = {guest: host for host, guest in self.forward}
-        machine_registry.describe(self.directory, machine_registry.Running(application, os.getpid(), ports, ports.get(control_port or 0)))
+        with _full_disk_named():
+            machine_registry.describe(
+                self.directory, machine_registry.Running(application, os.getpid(), ports, ports.get(control_port or 0))
+            )
 
     @property
     def debugger_socket(self) -> Path:
@@ -522,8 +527,15 @@ class Machine:
         assert self._qemu and self._qemu.stdout and self.directory
         # The file is unbuffered, because other processes read the log meanwhile.
         with open(self.directory / "console.log", "wb", buffering=0) as log:
+            logged = True
             for raw in self._qemu.stdout:
-                log.write(raw)
+                try:
+                    if logged:
+                        log.write(raw)
+                except OSError as error:
+                    # The machine goes on, and so does its console: without a reader, QEMU would wait.
+                    logged = False
+                    progress.say(f"neap: {self.directory}/console.log ends here: {error.strerror}")
                 line = raw.decode(errors="replace").rstrip("\r\n")
                 with self._changed:
                     self._lines.append(line)
@@ -579,10 +591,26 @@ def port_is_free(port: int) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def _full_disk_named() -> Iterator[None]:
+    """Turns "no space left" in a run's directory into DiskFull, which names the place."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        hint = "make room, or set XDG_RUNTIME_DIR to a directory with a short name on another disk"
+        raise DiskFull(f"no space left in {run_base()}, where a run has its sockets and logs", hint) from None
+
+
 def run_base() -> Path:
     """Returns the parent of runs' directories: the user's runtime directory or the temporary one. Its path must be short enough for UNIX
     sockets."""
-    for candidate in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
+    try:
+        temporary = tempfile.gettempdir()
+    except FileNotFoundError:  # none of the usual ones can be written to
+        temporary = None
+    for candidate in (os.environ.get("XDG_RUNTIME_DIR"), temporary, "/tmp", "/dev/shm"):
         if not candidate or not os.path.isabs(candidate) or " " in candidate or len(candidate) > RUN_BASE_BYTES_MAX:
             continue
         if os.access(candidate, os.W_OK | os.X_OK):

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
 import contextlib
+import errno
+import io
 import os
 import socket
 import sys
 import time
+import types
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -324,3 +327,17 @@ def test_a_virtio_card_refuses_the_soft_cards_networks(tmp_path: Path) -> None:
 def test_a_virtio_card_starts_no_soft_card(fakes: dict) -> None:
     with Machine(**{**fakes, "soft_card": Path("/nowhere"), "card_kind": "virtio"}) as vm:
         assert not vm.has_soft_card
+
+
+def test_a_full_disk_ends_the_consoles_log_and_not_the_console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    class Full(io.BytesIO):
+        def write(self, _data) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    shown: list[str] = []
+    monkeypatch.setattr(machine, "open", lambda *_words, **_options: Full(), raising=False)
+    vm = Machine(None, on_line=shown.append)
+    vm.directory, vm._qemu = tmp_path, types.SimpleNamespace(stdout=[b"one\n", b"two\n"])
+    vm._read_console()
+    assert shown == vm.lines == ["one", "two"]
+    assert capsys.readouterr().err == f"neap: {tmp_path}/console.log ends here: No space left on device\n"

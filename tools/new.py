@@ -6,8 +6,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tools import build
+from tools import build, installed
 from tools.errors import Failure, UsageError
+from tools.launcher_name import worded
 
 TEMPLATE = Path(__file__).with_name("template")
 # Names that are valid as a CMake target, as a file name, and as a word on the console.
@@ -21,7 +22,7 @@ RENAMED = {"gitignore": ".gitignore"}
 def new(name: str, directory: str | None) -> int:
     folder = make(name, directory)
     print(f"{folder}: main.cpp, CMakeLists.txt, CMakePresets.json, a test")
-    print(f"neap: ./neap run '{folder}' boots it, ./neap test '{folder}' tests it")
+    print(worded(f"neap: ./neap run '{folder}' boots it, ./neap test '{folder}' tests it"))
     return 0
 
 
@@ -33,7 +34,8 @@ def make(name: str, directory: str | None) -> Path:
         raise UsageError(f"'{name}' is taken by {'CMake or Neap' if name in RESERVED else 'an application of this checkout'}")
     parent = Path(directory).expanduser().resolve() if directory is not None else _default_parent()
     if parent == build.REPOSITORY or build.REPOSITORY in parent.parents:
-        raise UsageError(f"{parent} is inside Neap's checkout", "name a folder elsewhere by --dir; what belongs here goes into apps/")
+        hint = "name a folder elsewhere by --dir" + ("" if installed.release() else "; what belongs here goes into apps/")
+        raise UsageError(f"{parent} is inside Neap's {'installation' if installed.release() else 'checkout'}", hint)
     if not parent.is_dir():
         raise UsageError(f"there is no folder {parent}")
     folder = parent / name
@@ -65,4 +67,5 @@ def _fill(folder: Path, name: str) -> None:
     for source in sorted(TEMPLATE.iterdir()):
         if source.is_file():
             text = source.read_text().replace("@NAME@", name).replace("@NEAP_VERSION@", version[1])
+            text = worded(text) if source.suffix == ".md" else text
             (folder / RENAMED.get(source.name, source.name)).write_text(text)

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from tools import build, cache, progress
+from tools import installed as installed_neap
 from tools.errors import Failure
 from tools.process import command_failure, finished, output_or_none
 
@@ -84,6 +85,8 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         # Clients of the web server. Node also serves the same scripts, for comparison.
         Need("curl", "curl"),
         Need("wrk", "wrk"),
+        # Empty Debian systems, in which the wheel is installed.
+        Need("debootstrap", "debootstrap"),
     ),
     "histories": GO,
     "mutilate": (COMPILER, Need("git", "git")),
@@ -93,6 +96,9 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "release": (COMPILER, Need("binutils", "strip"), Need("git", "git")),
     "style": (Need("clang-format-19", "clang-format-19"),),
 }
+
+# The groups whose programs write to the sources' build directories.
+COMPILING = {"build", "card", "rust", "fuzz", "sources", "sim-tests", "host-tests", "python-tests", "model-tests", "style", "rustfmt"}
 
 
 def installed(package: str) -> bool:
@@ -129,7 +135,10 @@ def rust_packages(names: list[str]) -> list[str]:
 
 
 def require(*groups: str) -> None:
-    """Makes sure that these groups of needs are met. As root it installs packages, otherwise it raises Failure with the command to run."""
+    """Makes sure that these groups of needs are met. As root it installs packages, otherwise it raises Failure with the command to run. In
+    an installed Neap, raises MovesToCopy for groups with a compiler."""
+    if COMPILING & set(groups):
+        installed_neap.require_copy()
     lacking = missing(list(groups))
     if not lacking:
         return

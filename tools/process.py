@@ -32,6 +32,7 @@ from tools.errors import DiskFull, Failure
 PR_SET_PDEATHSIG = 1
 SHOWN_LOG_LINES = 15
 FULL_BYTES = 32_000_000
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # The command runs in the background, because a shell runs a trap at once only during `wait`. /proc/PID/stat is "PID (name) state parent
 # group session ...". Killing is repeated until nothing is left, because a process may start another one meanwhile.
@@ -60,12 +61,22 @@ _running: set[int] = set()
 _running_guard = threading.Lock()
 
 
+def hold_signals() -> None:
+    """Blocks the signals that end the launcher, before it is replaced by another one (exec). A blocked signal stays pending across exec."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
+
+
+def accept_signals() -> None:
+    """Delivers signals that arrived since hold_signals, after the new launcher has its handlers."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
+
+
 def _tie_to_parent(parent: int, death_signal: int):
     """Returns a function to call between fork and exec. It requests the signal, and then checks that the parent is still alive. The child
     ignores no signal that this process ignores: a shell cannot trap a signal that was ignored at its start."""
 
     def tie() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in ENDING_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         _libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
         if os.getppid() != parent:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from tools.foreign import shown, shown_lines
+from tools.launcher_name import worded
 
 QUIET_INTERVAL_SECONDS = 30.0
 TERMINAL_INTERVAL_SECONDS = 1.0
@@ -22,7 +23,7 @@ _status = ""
 
 def say(text: str) -> None:
     """Prints one line on standard error, above the status line if there is one. Control characters are escaped."""
-    text = shown_lines(text)
+    text = shown_lines(worded(text))
     with _guard:
         if _status and on_terminal():
             sys.stderr.write(f"\r\x1b[K{text}\n{_status}")
@@ -38,7 +39,7 @@ def on_terminal() -> bool:
 def show_status(text: str) -> None:
     """On a terminal, replaces the status line ("" removes it). Otherwise prints a line."""
     global _status
-    text = shown(text)
+    text = shown(worded(text))
     with _guard:
         if on_terminal():
             sys.stderr.write(f"\r\x1b[K{text[:118]}")

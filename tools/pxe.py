@@ -25,6 +25,7 @@ from tools import (
     boot_tree,
     build,
     cache,
+    installed,
     outside,
     packages,
     progress,
@@ -132,7 +133,8 @@ def current(applications: Sequence[str], dirty: bool) -> Iterator[Built]:
     with contextlib.ExitStack() as locks:
         locks.enter_context(build.building(PRESET))
         source = _source(folders, dirty)
-        packages.require("build")
+        if not installed.release() or any(folders.values()):
+            packages.require("build")
         # An existing image is brought up to date, as `./neap run` does. An image older than its sources would match no commit.
         if own := [word for word, folder in folders.items() if not folder]:
             build.build_locked(PRESET, [f"{name}.elf" for name in own])
@@ -182,10 +184,13 @@ def _commit_of(place: Path, what: str, dirty: bool) -> str:
 
 def checkout_state(place: Path) -> tuple[str, list[str]]:
     """Returns the commit, and the files of a folder that differ from it, including untracked files. The top folder of this checkout has no
-    sources, so untracked files there (machines.toml, logs, discs) are ignored. Sources without git have the commit in cmake/commit.txt,
-    and no record of changes. Other folders outside git have the commit ""."""
+    sources, so untracked files there (machines.toml, logs, discs) are ignored. Sources without git have the commit in cmake/commit.txt. A
+    copy of an installed Neap's sources is compared with these; other sources without git have no record of changes. Other folders outside
+    git have the commit ""."""
     if commit := write_commit.archived(place):
-        return commit, []
+        return commit, installed.changed() if place == build.REPOSITORY else []
+    if place == build.REPOSITORY and (known := installed.released()):
+        return known.commit, installed.changed()
     if not any((folder / ".git").exists() for folder in (place, *place.parents)):
         return "", []
     # With --quiet, git prints no error message if there is no commit yet.

@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tools import cache, progress
+from tools import cache, process, progress
 from tools.process import run_logged
 
 TESTS = Path(__file__).with_name("requirements.txt")
 LOG = Path(__file__).with_name("log") / "requirements.txt"
 STUDY = Path(__file__).with_name("study") / "requirements.txt"
+
+# The program that starts over. An installed Neap was started by a script of its own environment, which another Python cannot run.
+LAUNCHER = Path(__file__).resolve().parent.parent / "neap"
 
 FOR_LOGS = (LOG,)
 FOR_STUDIES = (LOG, STUDY)
@@ -65,15 +68,16 @@ def has_study_packages() -> bool:
 def require(packages: str) -> None:
     """Restarts this program in an environment with the packages, unless it runs in one. `packages`: "log" or "study"."""
     if packages == "log" and not has_log_packages():
-        start_over(log_environment(), sys.argv)
+        start_over(log_environment(), [str(LAUNCHER), *sys.argv[1:]])
     if packages == "study" and not has_study_packages():
-        start_over(study_environment(), sys.argv)
+        start_over(study_environment(), [str(LAUNCHER), *sys.argv[1:]])
 
 
 def start_over(directory: Path, words: Sequence[str]) -> NoReturn:
     """Replaces this process by another Python that runs the same program with the same words."""
     sys.stdout.flush()
     sys.stderr.flush()
+    process.hold_signals()
     os.execv(directory / "python", [str(directory / "python"), str(Path(words[0]).resolve()), *words[1:]])
 
 

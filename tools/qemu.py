@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tools import cache, progress
 from tools.archive import BACKPORTS, Archive, private_command
-from tools.errors import Failure
+from tools.errors import DiskFull, Failure
 from tools.process import output_or_none
 
 OLDEST = (10, 1)
@@ -26,6 +26,10 @@ PROGRAM = "qemu-system-x86_64"
 SMALL_FIRMWARE = "qboot.rom"
 NEEDED_DEVICE = "vfio-user-pci"
 NEEDED_BYTES = 400_000_000
+HINT = (
+    f"install QEMU {OLDEST[0]}.{OLDEST[1]} or newer with the device {NEEDED_DEVICE}, and name it by NEAP_QEMU; "
+    f"or add --card virtio, which works with QEMU {OLDEST_PLAIN[0]}.{OLDEST_PLAIN[1]} or newer"
+)
 # Of all dependencies of QEMU's packages, only these have files that QEMU opens. The others only configure a system.
 OPENED = re.compile(r"^(lib|qemu-|zlib1g|seabios|ipxe-qemu)")
 
@@ -39,7 +43,7 @@ def command() -> tuple[str, ...]:
         if version_of((named,)) is None:
             raise Failure(f"NEAP_QEMU={named} does not start")
         return (named,)
-    return find() or fetch()
+    return find() or _fetch_or_explain(HINT)
 
 
 def find() -> tuple[str, ...] | None:
@@ -57,7 +61,24 @@ def plain_command() -> tuple[str, ...]:
     system = shutil.which(PROGRAM)
     if not os.environ.get("NEAP_QEMU") and system and _numbers(version_of((system,)) or "0") >= OLDEST_PLAIN:
         return (system,)
-    return command()
+    if os.environ.get("NEAP_QEMU"):
+        return command()
+    return find() or _fetch_or_explain(f"install {PACKAGE} {_dotted(OLDEST_PLAIN)} or newer, or name such a QEMU by NEAP_QEMU")
+
+
+def _fetch_or_explain(hint: str) -> tuple[str, ...]:
+    """Fetches QEMU. If that fails, for example without network or on another system than Debian, raises Failure with `hint`."""
+    try:
+        return fetch()
+    except DiskFull:
+        raise
+    except Failure as failure:
+        reason = str(failure).removesuffix(".")
+        raise Failure(f"no suitable QEMU is here, and none could be fetched from Debian: {reason}", hint, failure.details) from None
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def has_many_queues(argv: tuple[str, ...]) -> bool:
@@ -73,24 +94,34 @@ def private_qemu(root: Path) -> tuple[str, ...]:
 def fetch(archive: Archive | None = None) -> tuple[str, ...]:
     """Unpacks the newest signed QEMU of backports into the cache. Raises Failure if that QEMU is too old or does not start."""
     archive = archive or Archive()
-    candidate = archive.candidate(PACKAGE, BACKPORTS)
-    version = _upstream(candidate or "")
-    if candidate is None or _numbers(version) < OLDEST:
-        raise Failure(
-            f"QEMU {OLDEST[0]}.{OLDEST[1]} or newer is needed; Debian's {BACKPORTS} has {version or 'none'}",
-            f"install a newer QEMU yourself and set NEAP_QEMU (tested: {TESTED})",
-        )
-    entry = cache.Entry("qemu", f"{version}-{cache.digest(candidate)}")
+    version, entry = candidate(archive)
     with entry.making(work="fetches QEMU") as mine:
         if mine:
             cache.require_space(cache.root(), NEEDED_BYTES, "QEMU")
-            packages = [pair for pair in archive.closure(PACKAGE, BACKPORTS) if OPENED.match(pair[0])]
+            packages = packages_of(archive)
             tested = "the version tested with" if version == TESTED else f"tested with {TESTED}"
             with progress.step(f"fetching QEMU {version} ({len(packages)} packages of Debian's {BACKPORTS}; {tested})"):
                 archive.unpack(packages, entry.path)
             if not suitable(private_qemu(entry.path)):
                 raise Failure(f"QEMU {version} from {BACKPORTS} does not start here or lacks {NEEDED_DEVICE}")
     return private_qemu(entry.path)
+
+
+def candidate(archive: Archive) -> tuple[str, cache.Entry]:
+    """Returns the version of the QEMU of backports, and its place in the cache. Raises Failure if that QEMU is too old."""
+    found = archive.candidate(PACKAGE, BACKPORTS)
+    version = _upstream(found or "")
+    if found is None or _numbers(version) < OLDEST:
+        raise Failure(
+            f"QEMU {OLDEST[0]}.{OLDEST[1]} or newer is needed; Debian's {BACKPORTS} has {version or 'none'}",
+            f"install a newer QEMU yourself and set NEAP_QEMU (tested: {TESTED})",
+        )
+    return version, cache.Entry("qemu", f"{version}-{cache.digest(found)}")
+
+
+def packages_of(archive: Archive) -> list[tuple[str, str]]:
+    """Returns the packages of the QEMU of backports, as (name, version)."""
+    return [pair for pair in archive.closure(PACKAGE, BACKPORTS) if OPENED.match(pair[0])]
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import build, cache, packages, progress, qemu
+from tools import build, cache, installed, packages, progress, qemu
 from tools.errors import Failure
 from tools.process import run_logged
 
@@ -29,6 +29,10 @@ def compiled(name: str, sources: Sequence[Path], depends_on: Sequence[Path], com
     api = plugin_api(version)
     directory = build.BUILD / name
     made = directory / f"{name}-{api}.so"
+    if installed.release() and made.is_file():
+        return made
+    if installed.taken_over(made, [str(path.relative_to(build.REPOSITORY)) for path in depends_on]):
+        return made
     if made.is_file() and all(made.stat().st_mtime > path.stat().st_mtime for path in depends_on):
         return made
     packages.require("card")

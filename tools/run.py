@@ -22,6 +22,7 @@ from tools import (
     build,
     debugger,
     emulated_cpu,
+    installed,
     load,
     machine,
     outside,
@@ -144,7 +145,8 @@ def _run_in_real_time(options: Options, folder: Path | None, modules: Sequence[P
         debugger.require()
     if options.cpu is not None:
         emulated_cpu.require(options.cpu, machine_qemu(options))
-    require_build_packages(with_rust=options.load is not None or (card is None and options.card != "virtio"))
+    with_rust = options.load is not None or (card is None and options.card != "virtio")
+    require_build_packages(with_rust=with_rust, with_images=folder is not None or options.trace is not None or options.debugger)
     try:
         return _run_on(options, folder, card, accelerator, forwards, modules)
     except machine.AcceleratorError as error:
@@ -187,7 +189,7 @@ def _run_modelled(options: Options, folder: Path | None, modules: Sequence[Path]
             raise UsageError("--fault and --record are for --load, not for two machines", "leave them out: equal seeds give equal runs")
         pairing = pair.Pairing(options.model, cores=options.cores, memory=options.memory, seed=seed, arguments=options.arguments)
         pairing.check()
-        require_build_packages()
+        require_build_packages(with_images=folder is not None)
         with _built(options.application, folder, "image-debug" if options.debug else "image", prepare) as application:
             return pair.show(pairing, application.image)
     if alone:
@@ -225,7 +227,7 @@ def _run_modelled(options: Options, folder: Path | None, modules: Sequence[Path]
             raise UsageError("--record and --load-out: a record has the figures too", "leave --load-out out")
         out = Path(options.record)
         record.require_new(out)
-    require_build_packages()
+    require_build_packages(with_images=folder is not None or is_linux)
     if is_linux:
         prepare()
         system = experiment.System(*linux.image(linux.APPLICATIONS[options.application]))
@@ -333,10 +335,13 @@ def choose_accelerator(wanted: str) -> str:
     return "tcg"
 
 
-def require_build_packages(*, with_rust: bool = True) -> None:
+def require_build_packages(*, with_rust: bool = True, with_images: bool = False) -> None:
     """Makes sure that the host packages for images and (if it must be built) for the toolchain are installed. `with_rust`: also those for
-    the programs in Rust, which are the soft card, the model machine's world and the load generator."""
-    groups = ["build", "card", "rust"] if with_rust else ["build"]
+    the programs in Rust, which are the soft card, the model machine's world and the load generator. An installed Neap has all of these
+    products. `with_images`: images that it lacks are wanted, or their symbols, so MovesToCopy is raised there."""
+    if installed.release() and not with_images:
+        return
+    groups = ["build", "card", "rust"] if with_rust and not build.has_programs() else ["build"]
     if toolchain.find() is None:
         groups.append("toolchain")
     packages.require(*groups)

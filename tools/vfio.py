@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tools import progress
 from tools.errors import Failure, UsageError
+from tools.launcher_name import worded
 
 DEVICE_IDS = Path(__file__).resolve().parent.parent / "drivers/ixgbe/device_ids.hpp"
 VFIO_DRIVER = "vfio-pci"
@@ -313,7 +314,7 @@ def bind(card: Card, host: Host) -> None:
                 _move(card, None, host, card.driver)
             memory.unlink(missing_ok=True)
             raise
-    print(f"{card.address}: {card.driver or 'no driver'} -> vfio-pci; ./neap vfio unbind {card.address} sets it back")
+    print(worded(f"{card.address}: {card.driver or 'no driver'} -> vfio-pci; ./neap vfio unbind {card.address} sets it back"))
 
 
 def unbind(card: Card, host: Host) -> None:

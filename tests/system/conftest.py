@@ -30,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[CARD_VARIABLE] = config.getoption("--card")  # also for programs that the tests start
     servers.usual_cores = config.getoption("--server-cores")
     config.addinivalue_line("markers", "names_the_82599: about this card or its successors, so deselected with another --card")
+    config.addinivalue_line("markers", "as_root: makes whole systems in folders, so deselected for other users")
     config.addinivalue_line("markers", "image_only: about the machine below the protocol, so deselected with --stock")
 
 
@@ -37,6 +38,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--card") != DEFAULT_CARD:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("names_the_82599")])
         items[:] = [item for item in items if not item.get_closest_marker("names_the_82599")]
+    if os.geteuid() != 0:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("as_root")])
+        items[:] = [item for item in items if not item.get_closest_marker("as_root")]
     if not config.getoption("--stock"):
         return
     config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("image_only")])

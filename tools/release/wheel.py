@@ -33,11 +33,13 @@ __version__ = "{version}"
 MAIN = '''# SPDX-License-Identifier: BSL-1.0
 """The command `neap`: starts the launcher of the installed tree."""
 
+import signal
 import sys
 from pathlib import Path
 
 
 def main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the launcher has its own handlers: ends without a traceback
     sys.path.insert(0, str(Path(__file__).resolve().parent / "tree"))
     from tools import cli
 

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools import cache, progress
+from tools import cache, installed, progress
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.study import engine, plan, rigs, study_file, tables
 from tools.study.engine import Pending
@@ -239,8 +239,10 @@ def run_missing(sweep: Sweep, chosen: Sequence[rigs.Rig], retry_failed: bool) ->
 
 
 def preparation(sweep: Sweep) -> dict[str, Any]:
-    """Returns what workers build."""
+    """Returns what workers build. An installed Neap has its own images, but compiles for guests with Linux."""
     runs = [run for unit in sweep.units for run in unit.runs]
+    if any(run.arm.is_linux for run in runs if not run.arm.machine):
+        installed.require_copy()
     return {"systems": sorted({plan.program_of(run) for run in runs if not run.arm.machine}), "load": any(run.arm.machine for run in runs)}
 
 

@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 import numpy as np
 
 from tools.errors import Failure, UsageError
+from tools.launcher_name import worded
 from tools.log import page_template
 from tools.study import schema, view_figures, view_filter, view_query, view_svg, view_table, view_timeline
 from tools.study.view_source import Source
@@ -229,7 +230,7 @@ def page(source: Source, nonce: str) -> str:
         "@DATA@": page_template.json_text(data),
         "@SCRIPT@": "\n".join(path.read_text() for path in SCRIPTS),
     }
-    return page_template.fill((HERE / "page.html").read_text().replace("@NONCE@", nonce), replacements)
+    return page_template.fill(worded((HERE / "page.html").read_text()).replace("@NONCE@", nonce), replacements)
 
 
 def _described(source: Source, name: str) -> dict:
