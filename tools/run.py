@@ -337,7 +337,7 @@ def require_build_packages(*, with_rust: bool = True) -> None:
     """Makes sure that the host packages for images and (if it must be built) for the toolchain are installed. `with_rust`: also those for
     the programs in Rust, which are the soft card, the model machine's world and the load generator."""
     groups = ["build", "card", "rust"] if with_rust else ["build"]
-    if toolchain.find() is None:
+    if toolchain.must_be_built():
         groups.append("toolchain")
     packages.require(*groups)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from tools import cache, progress, sources
 from tools.archive import Archive
 from tools.errors import Failure
+from tools.foreign import read_bounded
 from tools.process import output_of, run_logged
 
 RECIPE_DIRECTORY = Path(__file__).resolve().parent.parent / "toolchain"
@@ -35,6 +36,11 @@ LEFT_OUT = (
     f"libexec/gcc/{TARGET}/*/install-tools",
     f"lib/gcc/{TARGET}/*/install-tools",
 )
+# The Debian package neap-toolchain installs one toolchain there, beside a file with the key of its recipe.
+PACKAGED_PREFIX = Path("/usr/lib/neap/toolchain")
+PACKAGED_KEY = "recipe-key"
+# The environment variable that names an exported toolchain: a file, a folder, or an URL of either (tools/exchange.py).
+ARCHIVE_VARIABLE = "NEAP_TOOLCHAIN_ARCHIVE"
 TRIAL = '#include <expected>\n#include <print>\nint trial() { std::println("{}", 1); return std::expected<int, int>{2}.value(); }\n'
 
 
@@ -103,19 +109,41 @@ def entry(recipe: Recipe | None = None) -> cache.Entry:
 
 
 def find() -> Path | None:
-    """Returns the toolchain's prefix: $NEAP_TOOLCHAIN, or the cache's entry for this recipe. None if there is none."""
+    """Returns the toolchain's prefix: $NEAP_TOOLCHAIN, the cache's entry for this recipe, or the one of the Debian package neap-toolchain
+    if it was built by this recipe. None if there is none."""
     named = os.environ.get("NEAP_TOOLCHAIN")
     if named:
         if not (Path(named) / "bin" / f"{TARGET}-g++").is_file():
             raise Failure(f"NEAP_TOOLCHAIN={named} holds no {TARGET}-g++")
         return Path(named)
     place = entry()
-    return place.path if place.ready else None
+    return place.path if place.ready else _packaged(place.path.name)
+
+
+def _packaged(key: str) -> Path | None:
+    try:
+        packaged_key = read_bounded(PACKAGED_PREFIX / PACKAGED_KEY, 1000).decode().strip()
+    except (OSError, ValueError):
+        return None
+    usable = packaged_key == key and (PACKAGED_PREFIX / "bin" / f"{TARGET}-g++").is_file()
+    return PACKAGED_PREFIX if usable else None
+
+
+def must_be_built() -> bool:
+    """True if `require` would build the toolchain, which needs more packages of the host than an import."""
+    return find() is None and not os.environ.get(ARCHIVE_VARIABLE)
 
 
 def require() -> Path:
-    """Returns the prefix of the toolchain, which is built if it does not exist."""
-    return find() or build()
+    """Returns the prefix of the toolchain. If there is none, it is imported from $NEAP_TOOLCHAIN_ARCHIVE, or built."""
+    return find() or _imported() or build()
+
+
+def _imported() -> Path | None:
+    from tools import exchange
+
+    named = os.environ.get(ARCHIVE_VARIABLE)
+    return exchange.import_named(named) if named else None
 
 
 def build(archive: Archive | None = None) -> Path:
