@@ -7,7 +7,8 @@ from pathlib import Path
 from tools import cache, toolchain
 from tools.fake_mirror import FakeMirror
 
-# The "compiler" copies its source. Each step logs that it ran. A step waits while the file `wait` exists, and fails if `fail` exists.
+# The "compiler" copies its source. The steps binutils and gcc log that they ran. The step gcc waits while the file `wait` exists, and fails
+# if `fail` exists. The step beside binutils does so for `wait-beside` and `fail-beside`.
 RECIPE = """
 source_date_epoch = 1
 [lists]
@@ -19,6 +20,15 @@ name = "binutils"
 seconds = 1
 directory = "build/binutils"
 commands = [["sh", "-c", "cat ../../binutils/file; test ! -e half; touch half; echo binutils >> '{log}'", "@both"]]
+[[step]]
+name = "gcc libraries"
+seconds = 1
+beside = "binutils"
+directory = "build/libraries"
+commands = [
+  ["sh", "-c", "cat ../../gcc/file; while test -e '{log}.wait-beside'; do sleep 0.05; done; touch '{log}.beside'"],
+  ["sh", "-c", "test ! -e '{log}.fail-beside'"],
+]
 [[step]]
 name = "gcc"
 seconds = 2

@@ -86,6 +86,28 @@ def test_a_failed_step_shows_its_log_and_is_done_again(trial: Trial) -> None:
     assert trial.ran() == ["binutils", "gcc", "gcc"]
 
 
+def test_steps_run_beside_another_and_an_error_ends_both(trial: Trial) -> None:
+    recipe, beside = trial.directory / "recipe.toml", Path(f"{trial.log}.beside")
+    # Each step waits for the other, so the build ends only if they run at the same time.
+    recipe.write_text(recipe.read_text().replace("cat ../../binutils/file;", f"while test ! -e '{beside}'; do sleep 0.05; done;"))
+    Path(f"{trial.log}.fail-beside").touch()
+    with pytest.raises(Failure, match="toolchain step gcc libraries failed"):
+        toolchain.build(trial.mirror.archive())
+    beside.unlink()
+    Path(f"{trial.log}.fail-beside").unlink()
+    toolchain.build(trial.mirror.archive())
+    assert trial.ran()[-2:] == ["binutils", "gcc"]
+
+
+def test_an_error_in_the_first_step_ends_the_step_beside_it(trial: Trial) -> None:
+    recipe = trial.directory / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("cat ../../binutils/file;", "sleep 0.2; exit 3;"))
+    Path(f"{trial.log}.wait-beside").touch()
+    with pytest.raises(Failure, match=r"toolchain step (binutils failed \(status 3\)|gcc libraries failed \(signal 9\))"):
+        toolchain.build(trial.mirror.archive())
+    assert toolchain.find() is None
+
+
 def test_a_source_with_another_checksum_is_refused(trial: Trial) -> None:
     trial.pin(gcc="0" * 64)
     with pytest.raises(Failure, match="checksum of gcc-source_1_all.deb is wrong"):
@@ -117,13 +139,13 @@ def test_too_little_room_is_refused_before_the_build(trial: Trial, monkeypatch: 
 
 def test_a_disk_that_fills_up_during_the_build_is_named(trial: Trial, tmp_path: Path) -> None:
     recipe = trial.directory / "recipe.toml"
-    recipe.write_text(recipe.read_text().replace("cat ../../binutils/file", "head -c 64M /dev/zero > big || exit 1"))
+    recipe.write_text(recipe.read_text().replace("touch half; echo gcc", "head -c 64M /dev/zero > big || exit 1; echo gcc"))
     small = tmp_path / "small"
     small.mkdir()
     program = f"import sys; sys.argv[1:] = {list(trial.builder()[1:])!r}\nimport tools.toolchain\ntools.toolchain.NEEDED_BYTES = 0\n"
     program += "tools.cache.require_space = lambda *words: None\n"
     done = on_small_disk(small, "16m", program.replace("import tools.toolchain\n", "import tools.cache, tools.toolchain\n") + BUILDER)
-    assert done.stdout.startswith("neap: error: toolchain step binutils: no space left on the disk"), done.stdout + done.stderr
+    assert done.stdout.startswith("neap: error: toolchain step gcc: no space left on the disk"), done.stdout + done.stderr
 
 
 def test_a_cache_below_a_path_with_a_space_is_refused(trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +163,8 @@ def test_a_named_toolchain_is_used_and_checked(tmp_path: Path, monkeypatch: pyte
 def test_the_recipe_of_this_checkout_has_the_tested_steps(own_cache: Path) -> None:
     recipe = toolchain.Recipe()
     steps = recipe.steps(Path("/w"), Path("/p"), 2)
-    assert [step.name for step in steps] == ["binutils", "gcc", "newlib", "libgcc", "libstdc++"]
+    assert [step.name for step in steps] == ["binutils", "gcc libraries", "gcc", "newlib", "libgcc", "libstdc++"]
     words = [word for step in steps for command in step.commands for word in command]
     assert not [word for word in words if "{" in word or word.startswith("@")]
     assert "--prefix=/p" in words and "-j2" in words
-    assert [len(recipe.patches[name]) for name in toolchain.SOURCES] == [0, 3, 1]
+    assert [len(recipe.patches[name]) for name in toolchain.SOURCES] == [0, 4, 1]
