@@ -24,7 +24,9 @@ from tools.errors import Failure
 from tools.foreign import decimal, parse_json, read_bounded
 
 READ_TIMEOUT_SECONDS = 30
+# Attempts in a row that add fewer than PROGRESS_BYTES to the file. So a server cannot keep us busy with single bytes.
 ATTEMPTS_MAX = 5
+PROGRESS_BYTES = 1 << 16
 PAUSE_SECONDS = 1.0
 PIECE_BYTES = 1 << 18
 # A server that sends fewer bytes than this over a window is too slow to wait for.
@@ -45,7 +47,7 @@ def is_url(text: str) -> bool:
 def fetch(url: str, into: Path, bytes_max: int) -> None:
     """Downloads `url` to the file `into`. A partial download `<into>.partial` is resumed, and stays if the download fails half-way. Raises
     Missing if the server has no such file, and Failure for all other problems: the file is larger than `bytes_max`, the server is too slow,
-    or the connection broke ATTEMPTS_MAX times without progress."""
+    or ATTEMPTS_MAX attempts failed without progress."""
     _check_scheme(url, "")
     attempt = Attempt(url, into, bytes_max)
     failures = 0
@@ -66,9 +68,9 @@ def fetch(url: str, into: Path, bytes_max: int) -> None:
             problem = f"the server answered {error.code} {error.reason}"
             if error.code == 416:  # the partial file does not fit the server's file
                 attempt.discard()
-        except (http.client.HTTPException, urllib.error.URLError, ConnectionError, TimeoutError, Broken) as error:
+        except (http.client.HTTPException, OSError, Broken) as error:
             problem = _reason(error)
-        failures = 1 if attempt.size() > before else failures + 1
+        failures = 1 if attempt.size() >= before + PROGRESS_BYTES else failures + 1
         if failures >= ATTEMPTS_MAX:
             raise Failure(f"cannot download {attempt.shown}: {problem}", "start again; a download that was interrupted resumes")
         progress.say(f"neap: {attempt.shown}: {problem}; trying again")

@@ -52,6 +52,12 @@ def test_a_broken_connection_is_resumed(web: FakeWeb, into: Path, headers: dict[
     assert into.read_bytes() == DATA
 
 
+def test_a_server_that_sends_single_bytes_is_left(web: FakeWeb, into: Path) -> None:
+    web.pages["/file"] = Page(DATA, TAGGED, cuts=[1] * 100)
+    with pytest.raises(Failure, match=f"ended after {download.ATTEMPTS_MAX} of 300000 bytes"):
+        fetch(web, into)
+
+
 def test_without_a_validator_the_download_begins_again(web: FakeWeb, into: Path) -> None:
     web.pages["/file"] = Page(DATA, {"ETag": 'W/"weak"'}, cuts=[1000])
     assert fetch(web, into) == ["", ""]
