@@ -62,6 +62,7 @@ def fetch(url: str, into: Path, bytes_max: int) -> None:
         except urllib.error.HTTPError as error:
             error.close()
             if error.code in (404, 410):
+                attempt.discard()
                 raise Missing(f"{attempt.shown}: the server has no such file") from None
             if error.code < 500 and error.code != 416:
                 raise Failure(f"{attempt.shown}: the server answered {error.code} {error.reason}") from None
@@ -148,6 +149,7 @@ class Attempt:
         except ValueError:
             return None
         if start + length > self._bytes_max:
+            self.discard()
             raise Failure(f"{self.shown} has {start + length} bytes, more than the limit of {self._bytes_max}")
         cache.require_space(self._into.parent, length, f"downloading {self.shown}")
         return start + length
@@ -162,6 +164,7 @@ class Attempt:
                 while piece := answer.read1(PIECE_BYTES):
                     done += len(piece)
                     if done > self._bytes_max:
+                        self.discard()
                         raise Failure(f"{self.shown} has more than {self._bytes_max} bytes")
                     out.write(piece)
                     meter.update(done)
