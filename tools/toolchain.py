@@ -196,9 +196,8 @@ class Build:
         # The first step and the tasks beside it share the host's cores.
         shared_seconds = first.seconds + sum(step.seconds for step in beside) + sum(UNPACK_SECONDS.values())
         shared = ", ".join(["unpacking", first.name, *(step.name for step in beside)])
-        plan = progress.Plan(
-            "toolchain", [(DOWNLOAD, DOWNLOAD_SECONDS), (shared, shared_seconds), *((step.name, step.seconds) for step in later)]
-        )
+        weights = [(DOWNLOAD, DOWNLOAD_SECONDS), (shared, shared_seconds), *((step.name, step.seconds) for step in later)]
+        plan = progress.Plan("toolchain", weights)
         progress.say(f"neap: building the cross compiler, once for this user; logs in {self.logs}")
         if self._done(DOWNLOAD):
             plan.skip(DOWNLOAD)
@@ -209,9 +208,12 @@ class Build:
             with plan.run(DOWNLOAD):
                 self._download()
             self._mark(DOWNLOAD)
-        with plan.run(shared):
-            self._once(f"unpack {first.name}", lambda: self._unpack(first.name))
-            together(lambda: self._step_once(first), lambda: self._beside(first, beside))
+        if all(self._done(name) for name in (*(f"unpack {name}" for name in SOURCES), first.name, *(step.name for step in beside))):
+            plan.skip(shared)
+        else:
+            with plan.run(shared):
+                self._once(f"unpack {first.name}", lambda: self._unpack(first.name))
+                together(lambda: self._step_once(first), lambda: self._beside(first, beside))
         for step in later:
             if self._done(step.name):
                 plan.skip(step.name)
