@@ -286,9 +286,10 @@ def _parser() -> Parser:
     doctor = command("doctor", _call, "Report what this machine has and what it lacks.", builds=False)
     doctor.add_argument("--json", dest="as_json", action="store_true")
 
-    chain = command("toolchain", _toolchain, "The cross compiler: build, export FILE, import FILE.")
+    chain = command("toolchain", _toolchain, "The cross compiler: build, export FILE, import FILE or URL.")
     chain.add_argument("action", choices=("build", "export", "import"), metavar="build|export|import")
-    chain.add_argument("file", nargs="?", metavar="FILE")
+    chain.add_argument("file", nargs="?", metavar="FILE|URL")
+    chain.add_argument("--sha256", default="", metavar="HEX", help="import: the hash that the file must have")
 
     release = command(
         "release", _call, "Make the files of a release from the commit with the version's tag (docs/releasing.md).", builds=False
@@ -527,12 +528,15 @@ def _toolchain(arguments) -> int:
     if (arguments.file is None) != (arguments.action == "build"):
         wanted = "takes no file" if arguments.action == "build" else "takes the name of a file"
         raise UsageError(f"toolchain {arguments.action} {wanted}")
+    if arguments.sha256 and arguments.action != "import":
+        raise UsageError("--sha256: only toolchain import accepts it")
     if arguments.action == "build":
         place = toolchain.entry()
         if not place.ready:
             packages.require("toolchain")
         print(toolchain.build())
+    elif arguments.action == "export":
+        exchange.export_toolchain(arguments.file)
     else:
-        packages.require("exchange")
-        (exchange.export_toolchain if arguments.action == "export" else exchange.import_toolchain)(arguments.file)
+        exchange.import_toolchain(arguments.file, arguments.sha256)
     return 0

@@ -45,6 +45,7 @@ from tools.process import finished
         (["toolchain"], "the following arguments are required: build|export|import"),
         (["toolchain", "destroy"], "there is no 'destroy'"),
         (["toolchain", "import"], "toolchain import takes the name of a file"),
+        (["toolchain", "export", "file", "--sha256", "00"], "--sha256: only toolchain import accepts it"),
         (["toolchain", "build", "file"], "toolchain build takes no file"),
         (["pxe", "hello"], "the following arguments are required: --out"),
         (["pxe", "--out", "x"], "pxe: name the applications"),

@@ -73,7 +73,7 @@ commands:
   view STUDY --out FILE|--layout NAME --out DIR
                                          all runs as one table, or in the published studies' layout
   doctor [--json]                        report what this machine has and what it lacks
-  toolchain build|export FILE|import FILE
+  toolchain build|export FILE|import FILE|URL
                                          the cross compiler: build it, or copy it to another machine
   release [--out DIR] [--snapshot] [--twice]
                                          make the files of a release: wheel, toolchain, packages, sources

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tools import build, cache, machine, machine_registry, qemu
+from tools import build, cache, machine, machine_registry, qemu, toolchain
 from tools.fake_mirror import FakeMirror
+from tools.fake_toolchain import Trial
 from tools.process import finished
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -93,6 +94,17 @@ def mirror(tmp_path: Path, own_cache: Path) -> Iterator[FakeMirror]:
     fake = FakeMirror(tmp_path / "mirror")
     yield fake
     fake.close()
+
+
+@pytest.fixture
+def trial(tmp_path: Path, mirror: FakeMirror, monkeypatch: pytest.MonkeyPatch) -> Trial:
+    """The recipe of a toolchain that takes no time to build, with its sources in a mirror, and an empty cache."""
+    monkeypatch.setattr(toolchain, "RECIPE_DIRECTORY", tmp_path / "recipe")
+    monkeypatch.setattr(toolchain, "STATIC_LIBRARIES", ("c",))
+    monkeypatch.setattr(toolchain, "PACKAGED_PREFIX", tmp_path / "packaged")
+    monkeypatch.delenv("NEAP_TOOLCHAIN", raising=False)
+    monkeypatch.delenv(toolchain.ARCHIVE_VARIABLE, raising=False)
+    return Trial(tmp_path / "recipe", mirror)
 
 
 def neap(*words: str, directory: Path = REPOSITORY, **environment: str) -> subprocess.CompletedProcess:

@@ -55,7 +55,6 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         XZ,
         PATCH,
     ),
-    "exchange": (Need("zstd", "zstd"),),
     "build": (*CMAKE, XZ, PATCH),
     "card": (Need("gcc", "gcc"), Need("libc6-dev")),
     # libFuzzer is written in C++.
@@ -64,7 +63,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "sim-tests": (Need("tcpdump", "tcpdump"),),
     "host-tests": (COMPILER, Need("libgtest-dev"), *CMAKE, XZ, PATCH),
     "python-tests": (Need("python3-venv"),),
-    "tools-tests": (Need("binutils", "as"), Need("gnupg", "gpg"), Need("git", "git"), Need("zstd", "zstd")),
+    "tools-tests": (Need("binutils", "as"), Need("gnupg", "gpg"), Need("git", "git")),
     # Spin tries every interleaving of a model's steps.
     "model-tests": (Need("spin", "spin"), Need("gcc", "gcc"), Need("libc6-dev")),
     # Chromium renders pages for tests.

@@ -342,7 +342,7 @@ def require_build_packages(*, with_rust: bool = True, with_images: bool = False)
     if installed.release() and not with_images:
         return
     groups = ["build", "card", "rust"] if with_rust and not build.has_programs() else ["build"]
-    if toolchain.find() is None:
+    if toolchain.must_be_built():
         groups.append("toolchain")
     packages.require(*groups)
 

@@ -378,7 +378,7 @@ LAYERS: dict[str, Callable[[], Outcome]] = {
 
 
 def _require_images(*groups: str) -> None:
-    chain = ["toolchain"] if toolchain.find() is None else []
+    chain = ["toolchain"] if toolchain.must_be_built() else []
     packages.require("build", "card", "rust", "python-tests", *chain, *groups)
 
 

@@ -6,27 +6,33 @@ with the step that was running. That step starts in a fresh directory, because f
 at the same time, the second waits for the first.
 """
 
+import concurrent.futures
 import dataclasses
 import json
 import os
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 from tools import cache, progress, sources
 from tools.archive import Archive
 from tools.errors import Failure
-from tools.process import output_of, run_logged
+from tools.foreign import read_bounded
+from tools.process import kill_running_commands, output_of, run_logged
 
 RECIPE_DIRECTORY = Path(__file__).resolve().parent.parent / "toolchain"
 TARGET = "x86_64-neap-elf"
 SOURCES = ("binutils", "gcc", "newlib")
 STATIC_LIBRARIES = ("gmp", "mpfr", "mpc")
-UNPACK = "download and unpack"
-UNPACK_SECONDS = 30
+DOWNLOAD = "download"
+DOWNLOAD_SECONDS = 5
+# The sources are unpacked one by one, so that the first step compiles while the largest is still unpacked.
+UNPACK_SECONDS = {"binutils": 5, "gcc": 20, "newlib": 3}
 # Peak size of the work directory (2.2 GB) and of the result (0.2 GB), with a reserve.
 NEEDED_BYTES = 3_000_000_000
 STEP_TIMEOUT_SECONDS = 4 * 3600
+KILL_INTERVAL_SECONDS = 0.1
 # Installed files that Neap's build does not need.
 LEFT_OUT = (
     "share/info",
@@ -35,19 +41,25 @@ LEFT_OUT = (
     f"libexec/gcc/{TARGET}/*/install-tools",
     f"lib/gcc/{TARGET}/*/install-tools",
 )
+# The Debian package neap-toolchain installs one toolchain there, beside a file with the key of its recipe.
+PACKAGED_PREFIX = Path("/usr/lib/neap/toolchain")
+PACKAGED_KEY = "recipe-key"
+# The environment variable that names an exported toolchain: a file, a folder, or an URL of either (tools/exchange.py).
+ARCHIVE_VARIABLE = "NEAP_TOOLCHAIN_ARCHIVE"
 TRIAL = '#include <expected>\n#include <print>\nint trial() { std::println("{}", 1); return std::expected<int, int>{2}.value(); }\n'
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A step of the recipe. Its commands run in `directory`. Each attempt first removes `directory`, or its subdirectory `anew` if
-    given."""
+    """A step of the recipe. Its commands run in `directory`. Each attempt first removes `directory`, or its subdirectory `anew` if given.
+    A step with the name of an earlier step in `beside` runs at the same time as that one."""
 
     name: str
     seconds: float
     directory: str
     commands: list[list[str]]
     anew: str
+    beside: str
 
 
 class Recipe:
@@ -93,7 +105,14 @@ class Recipe:
             return [fill(word) for word in flat]
 
         return [
-            Step(row["name"], row["seconds"], row["directory"], [words(command) for command in row["commands"]], row.get("anew", ""))
+            Step(
+                name=row["name"],
+                seconds=row["seconds"],
+                directory=row["directory"],
+                commands=[words(command) for command in row["commands"]],
+                anew=row.get("anew", ""),
+                beside=row.get("beside", ""),
+            )
             for row in self._table["step"]
         ]
 
@@ -103,19 +122,41 @@ def entry(recipe: Recipe | None = None) -> cache.Entry:
 
 
 def find() -> Path | None:
-    """Returns the toolchain's prefix: $NEAP_TOOLCHAIN, or the cache's entry for this recipe. None if there is none."""
+    """Returns the toolchain's prefix: $NEAP_TOOLCHAIN, the cache's entry for this recipe, or the one of the Debian package neap-toolchain
+    if it was built by this recipe. None if there is none."""
     named = os.environ.get("NEAP_TOOLCHAIN")
     if named:
         if not (Path(named) / "bin" / f"{TARGET}-g++").is_file():
             raise Failure(f"NEAP_TOOLCHAIN={named} holds no {TARGET}-g++")
         return Path(named)
     place = entry()
-    return place.path if place.ready else None
+    return place.path if place.ready else _packaged(place.path.name)
+
+
+def _packaged(key: str) -> Path | None:
+    try:
+        packaged_key = read_bounded(PACKAGED_PREFIX / PACKAGED_KEY, 1000).decode().strip()
+    except (OSError, ValueError):
+        return None
+    usable = packaged_key == key and (PACKAGED_PREFIX / "bin" / f"{TARGET}-g++").is_file()
+    return PACKAGED_PREFIX if usable else None
+
+
+def must_be_built() -> bool:
+    """True if `require` would build the toolchain, which needs more packages of the host than an import."""
+    return find() is None and not os.environ.get(ARCHIVE_VARIABLE)
 
 
 def require() -> Path:
-    """Returns the prefix of the toolchain, which is built if it does not exist."""
-    return find() or build()
+    """Returns the prefix of the toolchain. If there is none, it is imported from $NEAP_TOOLCHAIN_ARCHIVE, or built."""
+    return find() or _imported() or build()
+
+
+def _imported() -> Path | None:
+    from tools import exchange
+
+    named = os.environ.get(ARCHIVE_VARIABLE)
+    return exchange.import_named(named) if named else None
 
 
 def build(archive: Archive | None = None) -> Path:
@@ -150,25 +191,53 @@ class Build:
     def run(self) -> None:
         """Builds the toolchain. Raises Superseded if a newer source was accepted, because the recipe then has another hash."""
         cache.require_space(self.prefix.parent, NEEDED_BYTES - _size_bytes(self.work), "building the toolchain")
-        plan = progress.Plan("toolchain", [(UNPACK, UNPACK_SECONDS), *((step.name, step.seconds) for step in self.steps)])
+        first, *rest = self.steps
+        beside = [step for step in rest if step.beside == first.name]
+        later = [step for step in rest if step not in beside]
+        # The first step and the tasks beside it share the host's cores.
+        shared_seconds = first.seconds + sum(step.seconds for step in beside) + sum(UNPACK_SECONDS.values())
+        shared = ", ".join(["unpacking", first.name, *(step.name for step in beside)])
+        weights = [(DOWNLOAD, DOWNLOAD_SECONDS), (shared, shared_seconds), *((step.name, step.seconds) for step in later)]
+        plan = progress.Plan("toolchain", weights)
         progress.say(f"neap: building the cross compiler, once for this user; logs in {self.logs}")
-        if self._done(UNPACK):
-            plan.skip(UNPACK)
+        if self._done(DOWNLOAD):
+            plan.skip(DOWNLOAD)
         else:
             cache.remove(self.prefix)
             cache.remove(self.work)
             self.prefix.mkdir(parents=True)
-            with plan.run(UNPACK):
-                self._unpack()
-            self._mark(UNPACK)
-        for step in self.steps:
+            with plan.run(DOWNLOAD):
+                self._download()
+            self._mark(DOWNLOAD)
+        if all(self._done(name) for name in (*(f"unpack {name}" for name in SOURCES), first.name, *(step.name for step in beside))):
+            plan.skip(shared)
+        else:
+            with plan.run(shared):
+                self._once(f"unpack {first.name}", lambda: self._unpack(first.name))
+                together(lambda: self._step_once(first), lambda: self._beside(first, beside))
+        for step in later:
             if self._done(step.name):
                 plan.skip(step.name)
                 continue
             with plan.run(step.name):
-                self._run_step(step)
-            self._mark(step.name)
+                self._step_once(step)
         self._finish()
+
+    def _beside(self, first: Step, steps: list[Step]) -> None:
+        for name in SOURCES:
+            if name != first.name:
+                self._once(f"unpack {name}", lambda name=name: self._unpack(name))
+        for step in steps:
+            self._step_once(step)
+
+    def _step_once(self, step: Step) -> None:
+        self._once(step.name, lambda: self._run_step(step))
+
+    def _once(self, name: str, task: Callable[[], None]) -> None:
+        """Runs a task, unless an earlier build has finished it."""
+        if not self._done(name):
+            task()
+            self._mark(name)
 
     def _marker(self, name: str) -> Path:
         return self.work / "done" / name.replace(" ", "-")
@@ -185,16 +254,11 @@ class Build:
     def _log(self, name: str) -> Path:
         return self.logs / f"{name.replace(' ', '-')}.log"
 
-    def _unpack(self) -> None:
+    def _download(self) -> None:
         self.work.mkdir(parents=True, exist_ok=True)
-        log = self._log(UNPACK)
         archive = self.archive or Archive()
         for name in SOURCES:
-            pin = self.recipe.pins[name]
-            sources.unpack_tree(pin, sources.fetch(pin, archive, self.work / "packages"), self.work / name, log)
-            for patch in self.recipe.patches[name]:
-                sources.apply_patch(patch, self.work / name, 1, log)
-        cache.remove(self.work / "packages")
+            sources.fetch(self.recipe.pins[name], archive, self._packages(name))
         static = self.work / "static"
         static.mkdir(exist_ok=True)
         for library in STATIC_LIBRARIES:
@@ -202,6 +266,17 @@ class Build:
             if not os.path.isabs(found):
                 raise Failure(f"lib{library}.a is missing", f"install lib{library}-dev")
             (static / f"lib{library}.a").symlink_to(found)
+
+    def _packages(self, name: str) -> Path:
+        return self.work / "packages" / name
+
+    def _unpack(self, name: str) -> None:
+        log, pin = self._log(f"unpack {name}"), self.recipe.pins[name]
+        files = sources.fetch(pin, self.archive or Archive(), self._packages(name))  # they are there; this checks them again
+        sources.unpack_tree(pin, files, self.work / name, log)
+        for patch in self.recipe.patches[name]:
+            sources.apply_patch(patch, self.work / name, 1, log)
+        cache.remove(self._packages(name))
 
     def _run_step(self, step: Step) -> None:
         directory = self.work / step.directory
@@ -225,6 +300,20 @@ class Build:
                 cache.remove(path)
         try_compiler(self.prefix, self.work / "trial", self._log("trial"))
         cache.remove(self.work)
+
+
+def together(*tasks: Callable[[], None]) -> None:
+    """Runs tasks at the same time. If one fails, the running commands of all are killed, and its error is raised."""
+    with concurrent.futures.ThreadPoolExecutor(len(tasks)) as pool:
+        running = [pool.submit(task) for task in tasks]
+        try:
+            for task in concurrent.futures.as_completed(running):
+                task.result()
+        except BaseException:
+            # Repeated, because a task may be about to start its next command.
+            while concurrent.futures.wait(running, KILL_INTERVAL_SECONDS).not_done:
+                kill_running_commands()
+            raise
 
 
 def try_compiler(prefix: Path, scratch: Path, log: Path) -> None:
