@@ -2,19 +2,16 @@
 """Packs a stage that is built into the files of a release."""
 
 import contextlib
-import importlib
-import importlib.util
 import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tools import boot_programs, cache, exchange, progress
-from tools.release import boot_parts, changes, checks, inventory, licences, sbom, source_archive, wheel
+from tools.release import boot_parts, changes, checks, debian_packages, inventory, licences, sbom, source_archive, wheel
 from tools.release.stage import Stage
 
 PARTS = ("toolchain", "documents", "wheel", "debs", "source")
-DEBIAN_PACKAGES = "tools.release.debian_packages"
 CHECKSUMS = "SHA256SUMS"
 CHANGES = "CHANGES.md"
 
@@ -42,9 +39,9 @@ def assemble(stage: Stage, out: Path, *, parts: Sequence[str] = PARTS, complete:
     if "wheel" in parts:
         with progress.step("writing the wheel"):
             files.append(wheel.write(stage, out, products, documents, archive))
-    if "debs" in parts and importlib.util.find_spec(DEBIAN_PACKAGES):
+    if "debs" in parts:
         with progress.step("writing Debian's packages"):
-            files += importlib.import_module(DEBIAN_PACKAGES).write_packages(replace(stage, version=stage.debian_version), out)
+            files += debian_packages.write_packages(replace(stage, version=stage.debian_version), out)
     if "source" in parts:
         with progress.step("writing the sources"):
             files.append(source_archive.write(stage, out))

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
 import hashlib
-import importlib.machinery
-import sys
-import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,10 +36,7 @@ def test_debian_packages_get_debians_form_of_the_version(stage: Stage, out: Path
         made.write_bytes(b"package")
         return [made]
 
-    module = types.ModuleType(assembly.DEBIAN_PACKAGES)
-    module.__spec__ = importlib.machinery.ModuleSpec(assembly.DEBIAN_PACKAGES, None)
-    module.write_packages = write_packages  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, assembly.DEBIAN_PACKAGES, module)
+    monkeypatch.setattr(assembly.debian_packages, "write_packages", write_packages)
     assemble(replace(stage, snapshot=True), out, parts=("debs",), complete=False)
     name = f"soft82599_1.2.3~dev+g{stage.commit}_amd64.deb"
     assert name in (out / "SHA256SUMS").read_text() and (out / name).is_file()

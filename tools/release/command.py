@@ -26,7 +26,7 @@ AGAIN = "second"
 
 def release(out: str | None, snapshot: bool, twice: bool) -> int:
     """Makes a release of HEAD. Raises Failure if HEAD cannot be released, or a step fails; the folder `out` then does not exist."""
-    packages.require("build", "card", "rust", "exchange", "release")
+    packages.require("build", "card", "rust", "release")
     name, revision = require_releasable(build.REPOSITORY, snapshot)
     work = build.BUILD / "release"
     target = Path(out).absolute() if out else work / name

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tools import cache, toolchain
+from tools import cache, exchange, toolchain
 from tools.errors import Failure
 from tools.release.stage import Stage
 
@@ -135,7 +135,7 @@ def release_json(stage: Stage, archive: Path | None) -> bytes:
 
 
 def toolchain_archive_name() -> str:
-    return f"neap-toolchain-{toolchain.Recipe().key()}.tar.zst"
+    return exchange.archive_name(toolchain.Recipe().key())
 
 
 def _add(wheel: zipfile.ZipFile, path: str, data: bytes, executable: bool, moment) -> None:

@@ -52,7 +52,7 @@ def test_the_record_has_the_hash_and_the_size_of_each_member(stage: Stage, tmp_p
 
 
 def test_the_tree_has_the_layout_of_a_checkout_that_was_built(stage: Stage, tmp_path: Path) -> None:
-    archive_file = tmp_path / "toolchain.tar.zst"
+    archive_file = tmp_path / "toolchain.tar.xz"
     archive_file.write_bytes(b"compiler")
     (stage.tree / "__pycache__").mkdir()
     (stage.tree / "__pycache__/x.pyc").write_bytes(b"")
@@ -68,7 +68,7 @@ def test_the_tree_has_the_layout_of_a_checkout_that_was_built(stage: Stage, tmp_
     assert (modes["neap/tree/neap"], modes["neap/tree/README.md"]) == (0o100755, 0o100644)
     assert commit == f"{REVISION} {EPOCH}\n"
     key = toolchain.Recipe().key()
-    chain = {"key": key, "file": f"neap-toolchain-{key}.tar.zst", "sha256": hashlib.sha256(b"compiler").hexdigest()}
+    chain = {"key": key, "file": f"neap-toolchain-{key}.tar.xz", "sha256": hashlib.sha256(b"compiler").hexdigest()}
     assert record == {"format": 1, "version": "1.2.3", "commit": REVISION[:12], "epoch": EPOCH, "toolchain": chain}
     assert "neap-1.2.3.dist-info/sboms/neap-1.2.3.spdx.json" in names
     assert "neap-1.2.3.dist-info/licenses/THIRD-PARTY-LICENCES.txt" in names
