@@ -83,6 +83,9 @@ def test_stats_conns_lists_the_connections_of_all_cores(machine: NeapServer) -> 
 
 
 def test_rusage_is_the_time_that_the_cores_were_not_asleep(machine: NeapServer) -> None:
+    # The host may stop the machine between its readings of a core's time asleep and of the clock; the sum is then too large.
+    slack_ns = 20_000_000
+
     def rusage_ns() -> int:
         seconds, millionths = statistics(wire)["rusage_user"].split(".")
         return 10**9 * int(seconds) + 1000 * int(millionths)
@@ -90,7 +93,7 @@ def test_rusage_is_the_time_that_the_cores_were_not_asleep(machine: NeapServer) 
     with machine.connect() as wire, machine.control() as control:
         before = rusage_ns()
         awake_ns = sum(row["now_ns"] - row["asleep_ns"] for row in top.parse(control.ask("cores"), "the machine"))
-        assert 0 < before <= awake_ns <= rusage_ns() + 1000
+        assert 0 < before <= awake_ns + slack_ns and awake_ns <= rusage_ns() + slack_ns
 
 
 def test_a_watcher_sees_requests_and_connections_of_all_cores(machine: NeapServer) -> None:
