@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // The search for the core that has a connection.
 //
-// An ICMP error carries no ports where RSS looks for them, so it may arrive at another core than the connection's segments. Where the stack
-// can compute the connection's core, that core alone is asked. Where the device decides, no one knows it for a connection that a peer
-// began. Then the cores are asked one after the other: an error is in one place at a time, so it is handled once, and a flood of errors
-// does not multiply. Internal to net/.
+// An ICMP error carries no ports where RSS looks for them, so it may arrive at another core than the connection's segments. If the stack
+// can compute the connection's core, it asks only that core. If the device decides, no port names the core of a connection that a peer
+// began. The stack then asks the cores one after the other: an error is in one place at a time, so it is handled once, and a flood of
+// errors does not multiply. Internal to net/.
 #pragma once
 
 #include <new>

@@ -205,7 +205,7 @@ task<void> Card::close() {
   require_home_core();
   while (closing_ || sending_) co_await sleep_for(1ms);
   if (!stopped_) co_await take_back();
-  while (control_.busy()) co_await sleep_for(100us);  // nobody waits for the end of `set_multicast`
+  while (control_.busy()) co_await sleep_for(100us);  // a stack starts `set_multicast` without a wait for its end
   co_await detach_all();
 }
 
