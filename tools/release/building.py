@@ -14,6 +14,7 @@ from tools import build, progress
 from tools.errors import Failure
 from tools.model import plugin
 from tools.process import finished, output_of, run_logged
+from tools.release import checks
 from tools.release.stage import IMAGE_PRESETS
 
 RUST_TARGET = "x86_64-unknown-linux-gnu"
@@ -27,13 +28,16 @@ RUSTC_WRAPPER = Path(__file__).with_name("rustc_wrapper.py")
 
 
 def main() -> int:
+    """Each product is checked at once, because a release takes up to an hour. checks.py checks all of them again before they are packed."""
     try:
         os.environ |= rust_environment()
         for crate, programs in CRATES.items():
-            rust_programs(crate, programs)
+            checks.require_no_paths(build.REPOSITORY, rust_programs(crate, programs))
         strip(plugin.library())
+        checks.require_no_paths(build.REPOSITORY, [plugin.library()])
         for preset in IMAGE_PRESETS:
-            build.build(preset, [f"{name}.elf" for name in build.applications()])
+            built = build.build(preset, [f"{name}.elf" for name in build.applications()])
+            checks.require_no_paths(build.REPOSITORY, [built / f"apps/{name}/{name}.elf" for name in build.applications()])
     except Failure as failure:
         print(failure.report(), file=sys.stderr)
         return failure.exit_status
@@ -60,17 +64,19 @@ def rust_environment() -> dict[str, str]:
     }
 
 
-def rust_programs(crate: build.Crate, programs: tuple[str, ...]) -> None:
-    """Builds the programs of a workspace, at the paths of the usual build. With an explicit target, the flags do not apply to build scripts
-    and procedural macros, which cannot be static."""
+def rust_programs(crate: build.Crate, programs: tuple[str, ...]) -> list[Path]:
+    """Builds the programs of a workspace, and returns their paths, which are those of the usual build. With an explicit target, the flags
+    do not apply to build scripts and procedural macros, which cannot be static."""
     fetch_crates(crate)
     argv = ["build", "--release", "--locked", "--offline", "--target", RUST_TARGET]
     build.cargo_run(crate, argv, f"building {crate.title}", crate.folder)
     made = build.BUILD / crate.folder
     (made / "release").mkdir(exist_ok=True)
-    for program in programs:
-        shutil.copyfile(made / RUST_TARGET / "release" / program, made / "release" / program)
-        (made / "release" / program).chmod(0o755)
+    built = [made / "release" / program for program in programs]
+    for program in built:
+        shutil.copyfile(made / RUST_TARGET / "release" / program.name, program)
+        program.chmod(0o755)
+    return built
 
 
 def fetch_crates(crate: build.Crate) -> None:

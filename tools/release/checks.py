@@ -2,7 +2,7 @@
 """Checks that every release makes of its own products, before it packs them."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tools.errors import Failure
@@ -22,16 +22,20 @@ def require_products(stage: Stage, products: Mapping[str, Path]) -> None:
             missing.append(what.rstrip("/"))
     if missing:
         raise Failure(f"{stage.tree} has not built {', '.join(missing)}", "./neap release builds all of them")
-    own = stage.products()
-    places = [str(stage.tree).encode(), str(Path.home()).encode() + b"/."]
-    for name, path in own.items():
-        content = path.read_bytes()
-        if place := next((place for place in places if place in content), None):
-            hint = "two builds in different folders would differ; the compiler's options must replace this path"
-            raise Failure(f"{name} contains the path {place.decode(errors='replace')}", hint)
+    require_no_paths(stage.tree, stage.products().values())
     for program in (stage.soft_card, stage.load, stage.load_stub, stage.world):
         if is_dynamic(program):
             raise Failure(f"{program} is linked dynamically", "./neap release builds it statically, so that it runs on every Linux")
+
+
+def require_no_paths(tree: Path, products: Iterable[Path]) -> None:
+    """Raises Failure if a product of the build in the folder `tree` has the path of this folder in it, or one of the user's home."""
+    places = [str(tree).encode(), str(Path.home()).encode() + b"/."]
+    for product in products:
+        content = product.read_bytes()
+        if place := next((place for place in places if place in content), None):
+            hint = "two builds in different folders would differ; the compiler's options must replace this path"
+            raise Failure(f"{product.relative_to(tree)} contains the path {place.decode(errors='replace')}", hint)
 
 
 def is_dynamic(program: Path) -> bool:
