@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import build, cache, machine, machine_registry, qemu, toolchain
+from tools import build, cache, machine_registry, qemu, run_directory, toolchain
 from tools.fake_mirror import FakeMirror
 from tools.fake_toolchain import Trial
 from tools.process import finished
@@ -76,14 +76,14 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
     the directory and the descriptor of the directory's lock."""
 
     def pretend(application: str, pid: int, ports: dict[int, int], control_port: int | None = None) -> tuple[Path, int]:
-        directory = tmp_path / f"{machine.RUN_PREFIX}{pid}"
+        directory = tmp_path / f"{run_directory.RUN_PREFIX}{pid}"
         directory.mkdir()
         lock = cache.try_lock(directory / "lock")
         assert lock is not None
         machine_registry.describe(directory, machine_registry.Running(application, pid, ports, control_port))
         return directory, lock
 
-    monkeypatch.setattr(machine, "run_base", lambda: tmp_path)
+    monkeypatch.setattr(run_directory, "run_base", lambda: tmp_path)
     monkeypatch.setattr(build, "applications", lambda: ["hello", "memcached"])
     return pretend
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import control_client, ctl, machine, machine_registry, run, top
+from tools import control_client, ctl, machine, machine_registry, run, run_directory, top
 from tools.errors import Failure, UsageError
 from tools.log.fake_machine import FakeMachine
 
@@ -28,7 +28,7 @@ def memcached(runs: Callable[..., tuple[Path, int]]) -> Runs:
 def test_a_running_application_is_found_by_its_name(memcached: Runs) -> None:
     memcached(7, 5002)
     assert machine_registry.find_control("memcached") == ("127.0.0.1", 5002)
-    assert machine_registry.machines(machine.run_base(), machine.RUN_PREFIX)[0].ports == {11211: 2007, 5002: 5002}
+    assert machine_registry.machines(run_directory.run_base(), run_directory.RUN_PREFIX)[0].ports == {11211: 2007, 5002: 5002}
 
 
 def test_without_a_run_there_is_one_error_with_a_hint(memcached: Runs) -> None:
@@ -51,7 +51,7 @@ def test_several_runs_of_a_name_are_listed_and_pid_chooses(memcached: Runs) -> N
 def test_a_run_that_was_killed_or_is_starting_is_not_listed(memcached: Runs) -> None:
     os.close(memcached(7, 5002)[1])
     (memcached(8, 5002)[0] / machine_registry.DESCRIPTION).write_text("{")
-    assert machine_registry.machines(machine.run_base(), machine.RUN_PREFIX) == []
+    assert machine_registry.machines(run_directory.run_base(), run_directory.RUN_PREFIX) == []
 
 
 def test_a_run_without_control_says_so(memcached: Runs) -> None:

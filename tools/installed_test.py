@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import cache, installed, launcher_name, machine, staged_tree
+from tools import cache, installed, launcher_name, run_directory, staged_tree
 from tools.errors import Failure
 from tools.process import finished, wait_until
 
@@ -344,5 +344,5 @@ def test_an_interrupted_run_leaves_no_process_and_no_socket(tree: Path, tmp_path
         assert status in (130, -signal.SIGINT), (status, errors)  # the latter before the launcher has its handlers
         assert not list(runs_here.iterdir()), errors
         listed = finished(["ps", "-eo", "args"]).stdout
-        assert f"{runs_here}/{machine.RUN_PREFIX}" not in listed, listed
+        assert f"{runs_here}/{run_directory.RUN_PREFIX}" not in listed, listed
     assert neap(tree, "run", "hello", *ENDS, env=env).returncode == 0

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import build, control_client, machine, machine_registry, packages, progress
+from tools import build, control_client, machine, machine_registry, packages, progress, run_directory
 from tools.cli import Parser
 from tools.control_client import fields_of
 from tools.errors import Failure, UsageError
@@ -88,7 +88,10 @@ def spelled_out(words: list[str]) -> list[str]:
 
 def _place_of_target(words: Sequence[str]) -> int | None:
     """Returns the position of the target: the first or the last word, if it is an application's name. Otherwise returns None."""
-    names = {*build.applications(), *(run.application for run in machine_registry.machines(machine.run_base(), machine.RUN_PREFIX))}
+    names = {
+        *build.applications(),
+        *(run.application for run in machine_registry.machines(run_directory.run_base(), run_directory.RUN_PREFIX)),
+    }
     places = [0, len(words) - 1] if words else []
     return next((place for place in places if words[place] in names), None)
 

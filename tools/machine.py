@@ -16,25 +16,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
-import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from tools import cache, machine_registry, progress, qemu, queue_network
+from tools import cache, machine_registry, machine_words, progress, qemu, queue_network, run_directory
 from tools.card_control import CardControl
-from tools.errors import DiskFull, Failure, UsageError
+from tools.errors import Failure, UsageError
 from tools.firmware import Start
+from tools.machine_words import LOOPBACK
 from tools.process import kill_session, spawn, stop, tail, wait_unreaped
 from tools.qmp import Qmp
 
@@ -49,19 +46,13 @@ RESET = -1
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOFT_CARD = REPOSITORY / "build/soft82599/release/soft82599"
-LOOPBACK = "127.0.0.1"
 CARD_START_SECONDS = 20.0
 QEMU_START_SECONDS = 30.0
 QEMU_END_SECONDS = 5.0
 KVM_LOOK_SECONDS = 0.5
 KEPT_LINES_MAX = 200_000
-RUN_PREFIX = "neap-run-"
 CARD_KINDS = (DEFAULT_CARD, VIRTIO) = ("82599", "virtio")
 CARD_VARIABLE = "NEAP_CARD"
-# IFF_MULTI_QUEUE of Linux's tun driver, in /sys/class/net/NAME/tun_flags.
-TAP_MULTI_QUEUE = 0x100
-# A UNIX socket's path may have 108 bytes; the names below the base directory take up to 40 of them.
-RUN_BASE_BYTES_MAX = 64
 
 
 class MachineError(Failure):
@@ -154,7 +145,7 @@ class Machine:
         self._control: CardControl | None = None
         self._run_lock: int | None = None
         self._resources = contextlib.ExitStack()
-        self._wire: tuple[list[int], int] | None = None  # of a virtio card with several queues: tools/queue_network.py
+        self.wire: tuple[list[int], int] | None = None  # of a virtio card with several queues: tools/queue_network.py
 
     # ---- start and stop ----
 
@@ -170,8 +161,8 @@ class Machine:
         if self.image and not self.image.is_file():
             raise Failure(f"there is no image {self.image}", "./neap build makes it")
         try:
-            with _full_disk_named():
-                self.directory, self._run_lock = _new_run_directory()
+            with run_directory.full_disk_named():
+                self.directory, self._run_lock = run_directory.make()
                 if self.has_soft_card:
                     self.start_card()
                 self._start_qemu()
@@ -186,7 +177,7 @@ class Machine:
         if self._control:
             self._control.close()
             self._control = None
-        self._wire = None
+        self.wire = None
         for process in (self._qemu, self._card_process):
             if process:
                 stop(process)
@@ -203,7 +194,7 @@ class Machine:
         """Lets `./neap ctl` and similar commands find this run by its name. `control_port`: the guest's control port, if any."""
         assert self.directory
         ports = {guest: host for host, guest in self.forward}
-        with _full_disk_named():
+        with run_directory.full_disk_named():
             machine_registry.describe(
                 self.directory, machine_registry.Running(application, os.getpid(), ports, ports.get(control_port or 0))
             )
@@ -376,7 +367,7 @@ class Machine:
         assert self.directory
         monitor = self.directory / "qmp"
         self._make_wire()
-        argv = [*self._qemu_words(), *self._qemu_arguments(monitor)]
+        argv = [*self.qemu_words(), *machine_words.qemu_arguments(self, monitor)]
         with open(self.directory / "qemu.log", "wb") as log:
             self._qemu = spawn(argv, stdout=subprocess.PIPE, stderr=log, pass_fds=self._wire_files())
         self._reader = threading.Thread(target=self._read_console, daemon=True)
@@ -398,130 +389,25 @@ class Machine:
         if not self.debugger:
             self._qmp.command("cont")
 
-    def _qemu_words(self) -> Sequence[str]:
+    def qemu_words(self) -> Sequence[str]:
         """Returns the start of QEMU's command line. QEMU's own card needs no special QEMU, but a plugin needs the QEMU it was built for."""
         plain = self.card_kind == VIRTIO and "-plugin" not in self.qemu_options
         return self.qemu_command or (qemu.plain_command() if plain else qemu.command())
-
-    def _qemu_arguments(self, monitor: Path) -> list[str]:
-        assert self.directory
-        argv = ["-nodefaults", "-no-user-config", "-display", "none", "-S", *([] if self.restarts else ["-no-reboot"])]
-        if self.accelerator == "kvm":
-            argv += ["-accel", "kvm", "-cpu", "host", "-overcommit", "cpu-pm=on"]
-        else:
-            argv += ["-accel", f"tcg,thread={'single' if self.one_thread else 'multi'}", "-cpu", self.cpu]
-        topology = f",sockets=1,cores={self.cores // 2},threads=2" if self.threads_per_core == 2 else ""
-        argv += ["-smp", f"{self.cores}{topology}", "-m", self.memory, *self._memory_arguments()]
-        argv += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
-        argv += ["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]
-        argv += ["-qmp", f"unix:{monitor},server=on,wait=off"]
-        if self.debugger:
-            argv += ["-gdb", f"unix:{self.debugger_socket},server=on,wait=off"]
-        argv += self.start_from.qemu_arguments(self.directory)
-        if self._starts_with_small_firmware():
-            argv += qemu.small_firmware(tuple(self._qemu_words()))
-        if self.image:
-            argv += ["-kernel", self._linked(self.image, self.image.name)]
-        if self.initrd:
-            argv += ["-initrd", str(self.initrd)]
-        elif self.modules:
-            argv += ["-initrd", ",".join(self._linked(module, f"{number}-{module.name}") for number, module in enumerate(self.modules))]
-        if self.arguments:
-            argv += ["-append", " ".join(self.arguments)]
-        argv += self.qemu_options
-        if self.card and not self.has_soft_card:
-            return [*argv, *self._virtio_words()]
-        if self.card:
-            device = {"driver": "vfio-user-pci", "socket": {"path": str(self.directory / "card"), "type": "unix"}, "id": "nic"}
-            argv += ["-device", json.dumps(device)]
-        if self.net == "user":
-            argv += ["-netdev", self._user_network()]
-            argv += ["-netdev", f"stream,id=card,server=off,addr.type=unix,addr.path={self.directory / 'net'}"]
-            argv += ["-netdev", "hubport,id=hub-user,hubid=0,netdev=user", "-netdev", "hubport,id=hub-card,hubid=0,netdev=card"]
-        return argv
-
-    def _user_network(self) -> str:
-        forwards = "".join(f",hostfwd=tcp:{LOOPBACK}:{host}-:{guest}" for host, guest in self.forward)
-        restrict = "off" if self.outside else "on"
-        return f"user,id=user,restrict={restrict}{forwards}{self.start_from.server_words()}"
 
     def _make_wire(self) -> None:
         """Gives a virtio card on the user network a queue for each core, if `card_queues` or this host does not forbid that."""
         queues = self.cores if self.card_queues is None and self.qemu_command is None else self.card_queues or 1
         if not self.card or self.has_soft_card or self.net != "user" or queues == 1:
             return
-        if not qemu.has_many_queues(tuple(self._qemu_words())):
+        if not qemu.has_many_queues(tuple(self.qemu_words())):
             return
         try:
-            self._wire = self._resources.enter_context(queue_network.joined(queues))
+            self.wire = self._resources.enter_context(queue_network.joined(queues))
         except Failure as failure:
             progress.say(f"neap: the card has one queue, for one of the {self.cores} cores: {failure}")
 
     def _wire_files(self) -> list[int]:
-        return [*self._wire[0], self._wire[1]] if self._wire else []
-
-    def _virtio_words(self) -> list[str]:
-        """Returns QEMU's arguments for its own virtio-net. The modern interface only; a vector for each queue, and one for the rest."""
-        queues = 1
-        words = []
-        if self._wire:
-            card, wire = self._wire
-            queues = len(card)
-            words = ["-netdev", self._user_network(), "-netdev", f"tap,id=wire,fd={wire},vhost=off"]
-            words += ["-netdev", "hubport,id=hub-user,hubid=0,netdev=user", "-netdev", "hubport,id=hub-wire,hubid=0,netdev=wire"]
-            words += ["-netdev", f"tap,id=card,fds={':'.join(str(file) for file in card)},vhost=off"]
-        elif self.net == "user":
-            words = ["-netdev", self._user_network()]
-        elif self.net.startswith("tap:"):
-            name = self.net.removeprefix("tap:")
-            queues = self.card_queues or (self.cores if tap_has_queues(name) else 1)
-            words = ["-netdev", f"tap,id=user,ifname={name},script=no,downscript=no" + (f",queues={queues}" if queues > 1 else "")]
-        elif wire := re.fullmatch("(listen|connect):(.+)", self.net):
-            server = "on" if wire[1] == "listen" else "off"
-            words = ["-netdev", f"stream,id=user,server={server},addr.type=unix,addr.path={wire[2]}"]
-        elif self.net != "none":
-            raise Failure(f"a virtio card has no network like {self.net}", "user, none, tap:NAME, listen:PATH or connect:PATH")
-        properties = ["virtio-net-pci", "id=nic", "disable-legacy=on", f"vectors={2 * queues + 2}", *(["mq=on"] if queues > 1 else [])]
-        properties += [f"netdev={'card' if self._wire else 'user'}"] if words else []
-        # The ROM with which firmware boots from the card. Its file is in another package, which a host may lack.
-        properties += ["romfile="] if self.start_from == Start() else []
-        properties += [f"mac={self.mac}"] if self.mac else []
-        return [*words, "-device", ",".join([*properties, *self.card_options])]
-
-    def _linked(self, file: Path, name: str) -> str:
-        """Returns the path of a link without spaces, which end a file's name in its command line, and commas, which separate modules."""
-        link = Path(self.directory or "", re.sub("[ ,]", "-", name))
-        link.symlink_to(file.absolute())
-        return str(link)
-
-    def _starts_with_small_firmware(self) -> bool:
-        """True if the machine needs no more of its firmware than to start `image`.
-
-        SeaBIOS executes six million instructions before the image, three times those of the image itself; qboot executes 160,000. But
-        qboot gives PCI devices no addresses, starts from no disc or network, and runs no option ROM, such as that of a screen. Neap gives
-        its card an address itself (kernel/x86/pci.cpp). Linux, and machines with devices of the caller, keep SeaBIOS. Among these are
-        machines with a real card (vfio-pci), for which KVM heeds the MTRRs, which qboot leaves off.
-        """
-        plain = self.image is not None and self.initrd is None and self.start_from == Start()
-        given = any(word in ("-device", "-bios", "-machine", "-M", "-drive", "-vga") for word in self.qemu_options)
-        return plain and not given and self.machine_type == "q35" and self.qemu_command is None
-
-    def _memory_arguments(self) -> list[str]:
-        """Returns QEMU's arguments for RAM that the soft card can map, in the requested number of NUMA nodes."""
-        if self.nodes == 1:
-            return ["-machine", f"{self.machine_type},memory-backend=ram", *self._backend("ram", self.memory)]
-        size = re.fullmatch(r"(\d+)([MG])", self.memory)
-        assert size and self.cores >= self.nodes, "memory in M or G, and a core for each node"
-        each = int(size[1]) * (1024 if size[2] == "G" else 1) // self.nodes
-        argv = ["-machine", self.machine_type]
-        for node in range(self.nodes):
-            first, end = (self.cores * at // self.nodes for at in (node, node + 1))
-            argv += [*self._backend(f"ram{node}", f"{each}M"), "-numa", f"node,nodeid={node},cpus={first}-{end - 1},memdev=ram{node}"]
-        return argv
-
-    @staticmethod
-    def _backend(name: str, size: str) -> list[str]:
-        return ["-object", f"memory-backend-memfd,id={name},size={size},share=on"]
+        return [*self.wire[0], self.wire[1]] if self.wire else []
 
     def _read_console(self) -> None:
         assert self._qemu and self._qemu.stdout and self.directory
@@ -563,15 +449,6 @@ class Machine:
         return MachineError(message, details=details)
 
 
-def tap_has_queues(name: str) -> bool:
-    """True if the host's tap device was made with `multi_queue`. Raises Failure if there is no such device."""
-    try:
-        return int(Path(f"/sys/class/net/{name}/tun_flags").read_text(), 0) & TAP_MULTI_QUEUE != 0
-    except (OSError, ValueError):
-        hint = f"ip tuntap add {name} mode tap multi_queue user $USER, and an address for it"
-        raise Failure(f"there is no tap device {name} on this host", hint) from None
-
-
 def free_port() -> int:
     """Returns a TCP port of 127.0.0.1 that is free now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -589,49 +466,3 @@ def port_is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-@contextlib.contextmanager
-def _full_disk_named() -> Iterator[None]:
-    """Turns "no space left" in a run's directory into DiskFull, which names the place."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        hint = "make room, or set XDG_RUNTIME_DIR to a directory with a short name on another disk"
-        raise DiskFull(f"no space left in {run_base()}, where a run has its sockets and logs", hint) from None
-
-
-def run_base() -> Path:
-    """Returns the parent of runs' directories: the user's runtime directory or the temporary one. Its path must be short enough for UNIX
-    sockets."""
-    try:
-        temporary = tempfile.gettempdir()
-    except FileNotFoundError:  # none of the usual ones can be written to
-        temporary = None
-    for candidate in (os.environ.get("XDG_RUNTIME_DIR"), temporary, "/tmp", "/dev/shm"):
-        if not candidate or not os.path.isabs(candidate) or " " in candidate or len(candidate) > RUN_BASE_BYTES_MAX:
-            continue
-        if os.access(candidate, os.W_OK | os.X_OK):
-            return Path(candidate)
-    raise Failure("no directory for sockets can be written to", "set XDG_RUNTIME_DIR or TMPDIR to a writable directory with a short name")
-
-
-def _new_run_directory() -> tuple[Path, int]:
-    """Makes a private directory with a lock, which shows that this process lives. Removes directories whose processes have ended."""
-    base = run_base()
-    for old in base.glob(f"{RUN_PREFIX}*"):
-        with contextlib.suppress(OSError):  # another neap may be removing it as well
-            if not old.is_dir() or old.is_symlink() or old.stat().st_uid != os.getuid():
-                continue
-            if (held := cache.try_lock(old / "lock")) is not None:
-                shutil.rmtree(old, ignore_errors=True)
-                os.close(held)
-    # A directory without a locked file would look abandoned, so the directory is locked before it gets its name.
-    making = Path(tempfile.mkdtemp(prefix="neap-new-", dir=base))
-    lock = cache.try_lock(making / "lock")
-    assert lock is not None
-    directory = making.with_name(making.name.replace("neap-new-", RUN_PREFIX, 1))
-    making.rename(directory)
-    return directory, lock

@@ -2,7 +2,7 @@
 """The machines that `./neap run` runs on this host, and their addresses. For example, `./neap ctl memcached` finds its target here.
 
 Each run describes itself in machine.json in its private directory. The run's process holds that directory's lock until it ends
-(machine.py). A killed run holds no lock, so it is not listed.
+(run_directory.py). A killed run holds no lock, so it is not listed.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import os
 import re
 from pathlib import Path
 
-from tools import build, cache
+from tools import build, cache, run_directory
 from tools.errors import Failure, UsageError
 from tools.foreign import is_whole, is_word, parse_json, read_bounded
 
@@ -74,9 +74,7 @@ def _parse(data: bytes) -> Running:
 def find(target: str, pid: int | None = None) -> Running | None:
     """Returns the run of the application `target`; None if `target` is no application's name. Raises Failure if no such application runs,
     or if several do and `pid` does not select one."""
-    from tools import machine
-
-    here = machines(machine.run_base(), machine.RUN_PREFIX)
+    here = machines(run_directory.run_base(), run_directory.RUN_PREFIX)
     named = [running for running in here if running.application == target]
     if not named and target not in build.applications():
         if pid is not None:

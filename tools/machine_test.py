@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import machine, machine_registry
+from tools import machine, machine_registry, machine_words, run_directory
 from tools.conftest import alive
 from tools.errors import Failure
 from tools.firmware import UEFI, Start
@@ -163,7 +163,7 @@ time.sleep(300)
 
 def test_a_described_run_is_found_while_it_lives(fakes: dict) -> None:
     def found() -> list[machine_registry.Running]:
-        return [one for one in machine_registry.machines(machine.run_base(), machine.RUN_PREFIX) if one.application == "a-test"]
+        return [one for one in machine_registry.machines(run_directory.run_base(), run_directory.RUN_PREFIX) if one.application == "a-test"]
 
     with Machine(**fakes, forward=[(machine.free_port(), 80), (machine.free_port(), 5002)]) as vm:
         assert found() == []
@@ -247,7 +247,7 @@ def test_an_image_that_needs_no_more_starts_by_the_smallest_firmware(
     monkeypatch.setattr(Start, "qemu_arguments", lambda self, directory: [])
     one = Machine(**{"image": guest_image, "card": False, **options})
     one.directory = tmp_path
-    assert ("small.rom" in one._qemu_arguments(tmp_path / "qmp")) == small
+    assert ("small.rom" in machine_words.qemu_arguments(one, tmp_path / "qmp")) == small
 
 
 def test_an_accelerator_changes_the_cpu_and_nothing_else(guest_image: Path, tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_an_accelerator_changes_the_cpu_and_nothing_else(guest_image: Path, tmp_
         one = Machine(guest_image, accelerator=accelerator, card=False)
         one.directory = tmp_path / accelerator
         one.directory.mkdir()
-        words[accelerator] = " ".join(one._qemu_arguments(tmp_path / "qmp")).replace(str(one.directory), "")
+        words[accelerator] = " ".join(machine_words.qemu_arguments(one, tmp_path / "qmp")).replace(str(one.directory), "")
     kvm = "-accel kvm -cpu host -overcommit cpu-pm=on"
     assert kvm in words["kvm"]
     assert words["kvm"].replace(kvm, "-accel tcg,thread=multi -cpu max") == words["tcg"]
@@ -267,7 +267,7 @@ def test_modules_are_named_in_order_without_spaces_and_commas(tmp_path: Path) ->
     one = Machine(tmp_path / "image.elf", modules=files)
     one.directory = tmp_path / "run"
     one.directory.mkdir()
-    words = one._qemu_arguments(tmp_path / "qmp")
+    words = machine_words.qemu_arguments(one, tmp_path / "qmp")
     places = words[words.index("-initrd") + 1].split(",")
     assert [Path(place).name for place in places] == ["0-a-script.js", "1-more--of-it.js"]
     assert [Path(place).readlink() for place in places] == files
@@ -292,7 +292,7 @@ def words_of(tmp_path: Path, **options) -> str:
     one.directory = tmp_path / "run"
     one.directory.mkdir(exist_ok=True)
     (one.directory / "image.elf").unlink(missing_ok=True)
-    return " ".join(one._qemu_arguments(tmp_path / "qmp"))
+    return " ".join(machine_words.qemu_arguments(one, tmp_path / "qmp"))
 
 
 def test_a_virtio_card_is_qemus_own_device(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_a_virtio_card_is_qemus_own_device(tmp_path: Path) -> None:
 
 
 def test_a_virtio_card_on_a_tap_device_has_a_queue_for_each_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "tap_has_queues", lambda name: name == "tap-of-many")
+    monkeypatch.setattr(machine_words, "tap_has_queues", lambda name: name == "tap-of-many")
     words = words_of(tmp_path, cores=4, net="tap:tap-of-many", card_options=["rss=on"])
     assert "-netdev tap,id=user,ifname=tap-of-many,script=no,downscript=no,queues=4" in words
     assert "vectors=10,mq=on,netdev=user,romfile=,rss=on" in words

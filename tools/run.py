@@ -25,6 +25,7 @@ from tools import (
     installed,
     load,
     machine,
+    machine_words,
     outside,
     packages,
     process,
@@ -379,7 +380,7 @@ def require_card_words(options: Options) -> None:
         raise UsageError("--tap is for a virtio card", "--card virtio --tap NAME")
     if options.forwards or options.load is not None:
         raise UsageError("--tap: no port of 127.0.0.1 leads to a machine on a tap device", "its clients use its own address")
-    machine.tap_has_queues(options.tap)
+    machine_words.tap_has_queues(options.tap)
 
 
 def require_slow(slow: int, address: str | None, card: str | None = None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import cli, emulated_cpu, machine, outside, process, run
+from tools import cli, emulated_cpu, machine, machine_words, outside, process, run
 from tools.errors import Failure, UsageError
 
 
@@ -145,7 +145,7 @@ def test_a_slow_clock_that_the_card_cannot_have_is_refused(words: list[str], com
 
 def test_a_virtio_card_is_qemus_own_and_needs_no_special_qemu(started: list[machine.Machine], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.qemu, "plain_command", lambda: ("plain-qemu",))
-    monkeypatch.setattr(machine, "tap_has_queues", lambda name: name == "tap0")
+    monkeypatch.setattr(machine_words, "tap_has_queues", lambda name: name == "tap0")
     assert cli.main(["run", "memcached", "--card", "virtio"]) == 1
     assert cli.main(["run", "memcached", "--card", "virtio", "--tap", "tap0", "--cores", "4"]) == 1
     assert cli.main(["run", "memcached", "--card", "82599"]) == 1
@@ -156,7 +156,7 @@ def test_a_virtio_card_is_qemus_own_and_needs_no_special_qemu(started: list[mach
     assert [run.machine_qemu(options) for options in (
         run.Options("memcached", card="virtio"), run.Options("memcached", card="virtio", trace=0), run.Options("memcached"),
     )] == [("plain-qemu",), ("qemu",), ("qemu",)]  # fmt: skip
-    assert [machine.Machine(None, card_kind=kind, qemu_options=options)._qemu_words() for kind, options in (
+    assert [machine.Machine(None, card_kind=kind, qemu_options=options).qemu_words() for kind, options in (
         ("virtio", []), ("virtio", ["-plugin", "a.so"]), ("82599", []),
     )] == [("plain-qemu",), ("qemu",), ("qemu",)]  # fmt: skip
 
