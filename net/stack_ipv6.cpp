@@ -37,7 +37,7 @@ std::array<std::uint8_t, 16> octets_of(const Address& address) noexcept {
 unsigned core_of_flow(const StackGroup& group, const Address& source, const Address& destination, Octets transport,
                       bool reversed) noexcept {
   const std::uint16_t first = ipv6::read_16(transport, 0), second = ipv6::read_16(transport, 2);
-  if (group.device_decides) return group.core_of_port(reversed ? first : second, group.first);
+  if (group.device_decides) return group.core_of_port(second, group.first);  // `icmp_error` searches for the core of a reversed flow
   const auto source_octets = octets_of(source), destination_octets = octets_of(destination);
   const unsigned core =
       group.device.receiving_core_ipv6(source_octets, destination_octets, reversed ? second : first, reversed ? first : second);
