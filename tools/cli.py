@@ -3,31 +3,18 @@
 
 import argparse
 import dataclasses
-import errno
 import importlib
 import inspect
-import io
-import os
 import re
-import signal
-import sys
 
-from tools import installed, process
+from tools import guard, installed
 from tools.command_list import COMMANDS
-from tools.errors import Failure, UsageError
+from tools.errors import UsageError
 from tools.launcher_name import worded
 from tools.study import options as study_options
 
 # A word of `build` that is no application.
 NEAP_TRACE = "neap-trace"
-
-
-class Interrupted(BaseException):
-    """A signal requested the launcher's end."""
-
-    def __init__(self, number: int):
-        super().__init__(f"signal {number}")
-        self.number = number
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,65 +30,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str]) -> int:
-    for number in process.ENDING_SIGNALS:
-        signal.signal(number, _interrupt)
-    try:
-        return _guarded(argv)
-    finally:
-        _ignore_signals()
-        process.kill_running_commands()
-
-
-def _guarded(argv: list[str]) -> int:
-    """Runs a command. Errors that a user can act upon become messages and an exit status."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack a peer's characters
-    try:
-        process.accept_signals()
-        try:
-            return _dispatch(argv)
-        except installed.MovesToCopy:
-            process.kill_running_commands()
-            installed.go_on_in_copy(argv)
-    except Failure as failure:
-        print(failure.report(), file=sys.stderr)
-        return failure.exit_status
-    except Interrupted as interrupted:
-        _ignore_signals()
-        print("\nneap: interrupted", file=sys.stderr)
-        return 128 + interrupted.number
-    except BrokenPipeError:
-        # The process that reads our standard output has closed it. Without dup2 the interpreter would print an error when it flushes
-        # standard output at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except MemoryError:
-        print(Failure("not enough memory", "a smaller input, or a larger machine").report(), file=sys.stderr)
-        return 1
-    except OSError as error:
-        failure = _from_the_system(error)
-        print(failure.report(), file=sys.stderr)
-        return failure.exit_status
-
-
-def _from_the_system(error: OSError) -> Failure:
-    """Returns a Failure that explains an error of the operating system, if no other code has explained it."""
-    what = f"{error.filename}: " if error.filename else ""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Failure(f"{what}no space left on the disk", "make room and start again")
-    hint = "is it yours to write?" if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else None
-    return Failure(f"{what}{error.strerror or error}", hint)
-
-
-def _interrupt(number, _frame):
-    # A second Ctrl-C would end the clean-up too early.
-    _ignore_signals()
-    raise Interrupted(number)
-
-
-def _ignore_signals() -> None:
-    for number in process.ENDING_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+    """Runs one command line. Returns its exit status."""
+    return guard.guarded(_dispatch, argv)
 
 
 def _dispatch(argv: list[str]) -> int:
