@@ -107,7 +107,7 @@ def _parser() -> Parser:
     replay.add_argument("directory", metavar="DIR")
     replay.add_argument("--gdb", dest="with_gdb", action="store_true", help="gdb in this terminal; breakpoints do not change the run")
 
-    new = command("new", _call, "Make the folder of an application of your own, outside this checkout.", builds=False)
+    new = command("new", _call, "Make the folder of an application of your own, outside of Neap.", builds=False)
     new.add_argument("name", metavar="NAME")
     new.add_argument("--dir", dest="directory", metavar="D", help="where the folder NAME goes (here)")
 
@@ -126,7 +126,7 @@ def _parser() -> Parser:
 
     drill = command("packetdrill", _call, "Run packetdrill's scripts against the network in virtual time.")
     drill.add_argument("names", nargs="*", metavar="SCRIPT|FOLDER", help="default: all scripts of tests/packetdrill")
-    drill.add_argument("--library", metavar="FILE", help="another libneap_network.so than that of this checkout")
+    drill.add_argument("--library", metavar="FILE", help="another libneap_network.so than the one that Neap builds")
     drill.add_argument("--all-failures", action="store_true", help="known deviations fail, too")
     drill.add_argument("--judge", metavar="PROGRAM", help="compare the verdicts with those of Google's packetdrill")
 

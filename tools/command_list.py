@@ -4,11 +4,11 @@
 COMMANDS = """\
 commands:
   run APP|PATH [options] [-- key=value ...]
-                                         build an application, of this checkout or in its own folder, and run it on an
+                                         build an application, of Neap or in its own folder, and run it on an
                                          emulated machine; --vfio ADDRESS passes a real card through, --gdb starts gdb
                                          on it, --trace CORE records the functions that a core calls
   replay DIR [--gdb]                     repeat a run that `run --model ... --record DIR` kept, and compare it
-  new NAME [--dir D]                     make a folder with a new application, outside this checkout
+  new NAME [--dir D]                     make a folder with a new application, outside of Neap
   vfio bind|unbind|status ADDRESS        take a real card from this Linux for --vfio, or give it back
   ctl APP|HOST[:PORT] LINE ...           send lines to a running machine: status, 'itr,8us', 'idle,poll,2'
   top APP|HOST[:PORT] [--once]           a live view of its cores
@@ -19,7 +19,7 @@ commands:
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
   log diff DIR DIR                       compare two runs
   log wakeups DIR                        wake-up latency by idle state, of a run of wakeup
-  build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card; neap-trace: the
+  build [APP|PATH ...]                   build boot images (by default all of Neap) and the soft card; neap-trace: the
                                          log of a stock Linux, as one program
   test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
   packetdrill [SCRIPT|FOLDER ...] [--all-failures] [--judge PROGRAM]

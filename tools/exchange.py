@@ -100,7 +100,7 @@ def import_toolchain(source: str, sha256: str = "") -> None:
     if not _is_remote(source) and not _file(source, recipe.key()).is_file():
         raise NotThere(f"there is no file {_file(source, recipe.key())}")
     if place.ready:
-        progress.say("neap: this checkout's toolchain is in the cache already")
+        progress.say("neap: the toolchain is in the cache already")
         return
     cache.require_space(cache.root(), NEEDED_BYTES, "the toolchain")
     with place.making(keep_partial=True, work="builds the toolchain") as mine:
@@ -300,7 +300,7 @@ def _read(source: Path, key: str, required: str, prefix: Path) -> None:
                 manifest = _manifest(archive, next(members, None), broken)
                 if manifest["recipe"] != key:
                     raise Failure(
-                        f"{source} was built from another recipe ({manifest['recipe']}, this checkout's is {key})",
+                        f"{source} was built from another recipe ({manifest['recipe']}, this Neap's is {key})",
                         "export it from the same version of Neap, or build: ./neap toolchain build",
                     )
                 files, links = dict(manifest["files"]), dict(manifest["links"])

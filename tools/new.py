@@ -31,7 +31,7 @@ def make(name: str, directory: str | None) -> Path:
     if not NAME.fullmatch(name):
         raise UsageError(f"an application's name is a small letter, then up to 31 of a-z 0-9 _ -, not '{name}'")
     if name in RESERVED or name in build.applications():
-        raise UsageError(f"'{name}' is taken by {'CMake or Neap' if name in RESERVED else 'an application of this checkout'}")
+        raise UsageError(f"'{name}' is taken by {'CMake or Neap' if name in RESERVED else 'an application of Neap'}")
     parent = Path(directory).expanduser().resolve() if directory is not None else _default_parent()
     if parent == build.REPOSITORY or build.REPOSITORY in parent.parents:
         hint = "name a folder elsewhere by --dir" + ("" if installed.release() else "; what belongs here goes into apps/")

@@ -74,7 +74,7 @@ def built_locked(path: Path, preset: str) -> Iterator[Application]:
     else:
         prefix = Path(given).absolute()
         if not (prefix / CONFIG).is_file():
-            raise Failure(f"no Neap is installed at {PREFIX_VARIABLE}={given}", "unset it to build against this checkout")
+            raise Failure(f"no Neap is installed at {PREFIX_VARIABLE}={given}", "unset it to build against this Neap")
     try:
         (path / "build").mkdir(exist_ok=True)
     except OSError as error:
