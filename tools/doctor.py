@@ -117,7 +117,7 @@ def _toolchain() -> Finding:
     if found:
         return Finding("toolchain", "ok", str(found))
     work = toolchain.entry().path.with_suffix(".work")
-    detail = "a build was stopped and will go on" if work.is_dir() else "will be built, about 15 minutes on two cores"
+    detail = "a build was stopped and will go on" if work.is_dir() else "will be built, about 13 minutes on two cores"
     return Finding("toolchain", "later", f"{COMPILED}: {detail}, or ./neap toolchain import FILE" if installed.release() else detail)
 
 
