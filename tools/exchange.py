@@ -250,16 +250,16 @@ def _write(archive: tarfile.TarFile, prefix: Path, key: str) -> None:
     head.size = len(manifest)
     archive.addfile(head, io.BytesIO(manifest))
     for path in paths:
-        member = archive.gettarinfo(path, arcname=f"prefix/{path.relative_to(prefix)}")
-        member.type = tarfile.SYMTYPE if path.is_symlink() else tarfile.REGTYPE  # no hard links: each file has its own digest
-        member.size = 0 if path.is_symlink() else path.stat().st_size
-        member.uid = member.gid = member.mtime = 0
-        member.uname = member.gname = ""
+        # No hard links, no owner, no time and no umask: an import has none of them, and its export is equal.
+        member = tarfile.TarInfo(f"prefix/{path.relative_to(prefix)}")
         if path.is_symlink():
+            member.type, member.linkname, member.mode = tarfile.SYMTYPE, os.readlink(path), 0o777
             archive.addfile(member)
-        else:
-            with open(path, "rb") as data:
-                archive.addfile(member, data)
+            continue
+        with open(path, "rb") as data:
+            found = os.fstat(data.fileno())
+            member.size, member.mode = found.st_size, 0o755 if found.st_mode & 0o100 else 0o644
+            archive.addfile(member, data)
 
 
 class Unpacked:
