@@ -37,7 +37,6 @@ KILL_INTERVAL_SECONDS = 0.1
 LEFT_OUT = (
     "share/info",
     "share/man",
-    f"bin/{TARGET}-lto-dump",
     f"libexec/gcc/{TARGET}/*/install-tools",
     f"lib/gcc/{TARGET}/*/install-tools",
 )
